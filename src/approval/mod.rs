@@ -1,0 +1,102 @@
+//! What a decision is, and what exactly it is bound to. Never decides by itself.
+
+mod digest;
+
+use serde::{Deserialize, Serialize};
+
+pub use digest::{call_digest, pause_digest};
+
+/// What a person may answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The call is sent, exactly as shown.
+    Accept,
+    /// The call is not sent; the program is told and may go on.
+    Decline,
+    /// Nothing that waits is sent and the program ends.
+    Cancel,
+}
+
+impl Verdict {
+    /// The verdict of an `action` field; `None` for anything but the three words.
+    #[must_use]
+    pub fn parse(action: &str) -> Option<Self> {
+        match action {
+            "accept" => Some(Self::Accept),
+            "decline" => Some(Self::Decline),
+            "cancel" => Some(Self::Cancel),
+            _ => None,
+        }
+    }
+
+    /// The word that reports the verdict afterwards.
+    #[must_use]
+    pub fn past_tense(self) -> &'static str {
+        match self {
+            Self::Accept => "approved",
+            Self::Decline => "denied",
+            Self::Cancel => "canceled",
+        }
+    }
+}
+
+/// By which way a decision came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// The approval page, by a person who is signed in.
+    Page,
+    /// The approval API, by a credential with the purpose `approve`.
+    Api,
+    /// The model relayed it (`elicitation_mode=model`).
+    Model,
+    /// Nobody: the approval window ended.
+    Expiry,
+}
+
+/// A decision that was written and is never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// What was answered.
+    pub verdict: Verdict,
+    /// Why; reaches the program when the call is declined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The digest of what was shown.
+    pub digest: String,
+    /// The account that decided; `None` when the window ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// By which way it came.
+    pub route: Route,
+    /// When, in milliseconds since the Unix epoch.
+    pub at: u64,
+}
+
+/// What a person is shown of one call. Everything here is covered by the digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownCall {
+    /// Digest of execution, number, address, arguments and binding.
+    pub digest: String,
+    /// Canonical JSON of the arguments that are sent.
+    pub arguments: String,
+    /// The tool's title. Untrusted text.
+    pub title: String,
+    /// The tool's description. Untrusted text.
+    #[serde(default)]
+    pub description: String,
+    /// HTTP method or protocol verb.
+    pub method: String,
+    /// The resolved URL, or what stands for one.
+    pub url: String,
+    /// Name of the credential that is used; `None` where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// Why a person is asked.
+    pub reason: String,
+    /// Canonical JSON of the binding that the digest covers.
+    pub binding: String,
+}

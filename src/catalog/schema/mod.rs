@@ -1,0 +1,18 @@
+//! JSON Schema as clients can take it, and arguments held against it.
+//!
+//! Decides what a schema looks like after cleaning and whether arguments satisfy it. Never fetches a reference and
+//! never rejects an answer.
+
+pub mod arguments;
+pub(crate) mod clean;
+mod client;
+mod decimal;
+pub mod depth;
+pub(crate) mod keys;
+
+pub use arguments::{ArgumentFault, check_arguments};
+pub use client::{input_for_clients, output_for_clients};
+pub use depth::json_depth_within;
+
+#[cfg(test)]
+mod tests;

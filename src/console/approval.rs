@@ -1,0 +1,309 @@
+//! What a person sees of a pause: who asks, for what, with which arguments, until when.
+
+use serde::{Deserialize, Serialize};
+
+use crate::approval::Verdict;
+use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow};
+use crate::protocol::tools::iso_time;
+use crate::session::SessionMeta;
+
+/// Everything about one pause that a person or an approving program may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalView {
+    /// What the wire calls `executionId`.
+    pub execution_id: String,
+    /// Id of the session that holds it.
+    pub session_id: String,
+    /// Where the pause stands.
+    pub state: PauseState,
+    /// Where the execution stands.
+    pub execution_status: ExecutionStatus,
+    /// Digest for a decision on everything that waits.
+    pub digest: String,
+    /// The account that runs the program.
+    pub account: String,
+    /// Its organization.
+    pub organization: String,
+    /// Name and version of the client. Untrusted text.
+    pub client: String,
+    /// When the program started, RFC 3339.
+    pub started_at: String,
+    /// Until when a decision counts, RFC 3339.
+    pub expires_at: String,
+    /// The same in milliseconds since the Unix epoch.
+    pub expires_at_ms: u64,
+    /// The calls of this pause.
+    pub items: Vec<ItemView>,
+    /// The program's source. Untrusted text.
+    pub program: String,
+    /// Every call of the program so far that is not an item of this pause.
+    pub others: Vec<OtherCall>,
+    /// How the execution ended.
+    pub outcome: Option<OutcomeView>,
+    /// `executionId` of the next pause, where this one led to one.
+    pub next_execution_id: Option<String>,
+}
+
+/// Where a pause stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseState {
+    /// Something can still be decided.
+    Waiting,
+    /// Everything was decided; the program goes on.
+    Decided,
+    /// The time is over.
+    Expired,
+    /// The execution is over.
+    Over,
+}
+
+/// One call that a person decides on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemView {
+    /// The call's number.
+    pub call: u32,
+    /// Digest for a decision on this call.
+    pub digest: String,
+    /// Tool address.
+    pub address: String,
+    /// The tool's title. Untrusted text.
+    pub title: String,
+    /// The tool's description. Untrusted text.
+    pub description: String,
+    /// HTTP method or protocol verb.
+    pub method: String,
+    /// Resolved URL.
+    pub url: String,
+    /// Name of the credential that is used.
+    pub credential: Option<String>,
+    /// Why a person is asked.
+    pub reason: String,
+    /// The arguments that are sent: JSON text on one line, complete.
+    pub arguments: String,
+    /// Line of the program. Untrusted.
+    pub line: Option<u32>,
+    /// Where the call stands.
+    pub state: ItemState,
+    /// Who decided and when.
+    pub decision: Option<DecisionView>,
+    /// Whether the tool changed after an earlier approval, so that this is asked again.
+    pub asked_again: bool,
+    /// JSON text of the result, bounded; once there is one.
+    pub result: Option<String>,
+}
+
+/// Where one call stands, in the words of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemState {
+    /// Nobody has decided.
+    Waiting,
+    /// Accepted, about to be sent.
+    Approved,
+    /// Sent, no answer yet.
+    Sent,
+    /// Answered with success.
+    Done,
+    /// Answered with an error.
+    Failed,
+    /// Not sent, because a person declined.
+    Declined,
+    /// Not sent, because nobody decided in time.
+    Expired,
+    /// Not sent, because the program was cancelled or ended.
+    NotSent,
+    /// Sent, and nobody knows whether it was carried out.
+    OutcomeUnknown,
+}
+
+/// A decision as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionView {
+    /// What was answered.
+    pub verdict: Verdict,
+    /// `approved`, `denied` or `canceled`.
+    pub status: String,
+    /// Why. Untrusted text.
+    pub reason: Option<String>,
+    /// The account; `None` when the time was over.
+    pub by: Option<String>,
+    /// When, RFC 3339.
+    pub at: String,
+}
+
+/// A call of the program that is not decided here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherCall {
+    /// Its number.
+    pub call: u32,
+    /// Tool address. Untrusted text.
+    pub address: String,
+    /// Its arguments, bounded.
+    pub arguments: String,
+    /// Line of the program. Untrusted.
+    pub line: Option<u32>,
+    /// Where it stands.
+    pub state: ItemState,
+    /// JSON text of the result, bounded; once there is one.
+    pub result: Option<String>,
+}
+
+/// How the execution ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutcomeView {
+    /// JSON text of the result, bounded.
+    pub result: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// Characters of a result or of another call's arguments on the page.
+const EXCERPT: usize = 4_000;
+
+impl ApprovalView {
+    /// The view of one pause. `encode` makes an `executionId` of a pause's id.
+    #[must_use]
+    pub fn of(
+        execution: &Execution,
+        pause: &PauseRow,
+        program: &ProgramRow,
+        session: (&str, &SessionMeta),
+        encode: impl Fn(&str) -> String,
+        now: u64,
+    ) -> Self {
+        let (session_id, meta) = session;
+        let row = execution.row();
+        let waiting = execution.undecided(pause, now).next().is_some();
+        let any_expired = pause.items().filter_map(|seq| execution.call(seq)).any(|call| {
+            call.status == CallStatus::Waiting || item_state(call) == ItemState::Expired
+        });
+        let state = if waiting {
+            PauseState::Waiting
+        } else if any_expired {
+            PauseState::Expired
+        } else if row.status.is_over() {
+            PauseState::Over
+        } else {
+            PauseState::Decided
+        };
+        let expires = execution.undecided(pause, now).filter_map(|call| call.deadline).min().unwrap_or(pause.expires_at);
+        let next = match pause.led_to {
+            Some(LedTo::Pause(number)) => execution.pauses().get(number as usize),
+            Some(LedTo::Outcome) | None => None,
+        };
+        let in_pause = |seq: u32| pause.items().any(|item| item == seq);
+        let (before, items): (Vec<&CallRow>, Vec<&CallRow>) =
+            execution.calls().iter().partition(|call| !in_pause(call.seq));
+        Self {
+            execution_id: encode(&pause.id),
+            session_id: session_id.to_owned(),
+            state,
+            execution_status: row.status,
+            digest: execution.digest_of_pause(pause, now),
+            account: meta.account.clone(),
+            organization: meta.organization.clone(),
+            client: [meta.client.name.as_str(), meta.client.version.as_str()].join(" ").trim().to_owned(),
+            started_at: iso_time(row.created_at),
+            expires_at: iso_time(expires),
+            expires_at_ms: expires,
+            items: items.into_iter().map(item_view).collect(),
+            program: program.source.clone(),
+            others: before.into_iter().map(other_call).collect(),
+            outcome: row.outcome.as_ref().map(|outcome| OutcomeView {
+                result: outcome.result.as_deref().map(excerpt),
+                error: outcome.error.as_ref().map(|error| error.message.clone()),
+            }),
+            next_execution_id: next.map(|pause| encode(&pause.id)),
+        }
+    }
+
+    /// How many calls wait.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.items.iter().filter(|item| item.state == ItemState::Waiting).count()
+    }
+}
+
+fn item_view(call: &CallRow) -> ItemView {
+    let shown = call.shown.as_ref();
+    let text = |read: fn(&crate::approval::ShownCall) -> &String| shown.map(read).cloned().unwrap_or_default();
+    ItemView {
+        call: call.seq,
+        digest: text(|shown| &shown.digest),
+        address: call.address.clone(),
+        title: text(|shown| &shown.title),
+        description: text(|shown| &shown.description),
+        method: text(|shown| &shown.method),
+        url: text(|shown| &shown.url),
+        credential: shown.and_then(|shown| shown.credential.clone()),
+        reason: text(|shown| &shown.reason),
+        arguments: text(|shown| &shown.arguments),
+        line: call.line,
+        state: item_state(call),
+        decision: call.decision.as_ref().map(|decision| DecisionView {
+            verdict: decision.verdict,
+            status: decision.verdict.past_tense().to_owned(),
+            reason: decision.reason.clone(),
+            by: decision.by.clone(),
+            at: iso_time(decision.at),
+        }),
+        asked_again: call.shown_before.is_some(),
+        result: call.result.as_deref().map(excerpt),
+    }
+}
+
+fn other_call(call: &CallRow) -> OtherCall {
+    OtherCall {
+        call: call.seq,
+        address: call.address.clone(),
+        arguments: excerpt(&call.arguments),
+        line: call.line,
+        state: item_state(call),
+        result: call.result.as_deref().map(excerpt),
+    }
+}
+
+fn item_state(call: &CallRow) -> ItemState {
+    match call.status {
+        CallStatus::Issued | CallStatus::Approved => ItemState::Approved,
+        CallStatus::Waiting => ItemState::Waiting,
+        CallStatus::Sent => ItemState::Sent,
+        CallStatus::Settled => settled_state(call),
+    }
+}
+
+fn settled_state(call: &CallRow) -> ItemState {
+    let result = call.result.as_deref().unwrap_or_default();
+    if result.starts_with(r#"{"ok":true"#) {
+        return ItemState::Done;
+    }
+    let code_is = |code: &str| result.starts_with(&format!(r#"{{"ok":false,"error":{{"code":"{code}""#));
+    if code_is("outcome_unknown") {
+        ItemState::OutcomeUnknown
+    } else if code_is("execution_over") {
+        ItemState::NotSent
+    } else if code_is("declined") {
+        match &call.decision {
+            Some(decision) if decision.by.is_none() => ItemState::Expired,
+            Some(decision) if decision.verdict == Verdict::Cancel => ItemState::NotSent,
+            _ => ItemState::Declined,
+        }
+    } else {
+        ItemState::Failed
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= EXCERPT {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(EXCERPT).collect();
+    format!("{kept}… ({length} characters)")
+}

@@ -1,0 +1,209 @@
+//! What goes into the engine and what comes out of it.
+
+use std::rc::Rc;
+
+use super::row::{CallRow, ExecutionRow, LogLine, PauseRow, ProgramError};
+use super::CallError;
+use crate::approval::{Decision, Route, ShownCall, Verdict};
+
+/// One call as the sandbox says it was made. Nothing of it is believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuedCall {
+    /// The number that the sandbox gave it.
+    pub seq: u32,
+    /// The address as written by the program.
+    pub address: String,
+    /// Canonical JSON of the arguments, or why they are no JSON.
+    pub arguments: Result<Rc<str>, String>,
+    /// Line of the program, as the sandbox says.
+    pub line: Option<u32>,
+}
+
+/// How the program's main function ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finish {
+    /// JSON text of what it returned, `None` for `undefined`; or what it threw.
+    pub result: Result<Option<String>, ProgramError>,
+    /// What it emitted.
+    pub emitted: Vec<String>,
+    /// What it logged.
+    pub logs: Vec<LogLine>,
+    /// Whether logs were cut.
+    pub logs_cut: bool,
+}
+
+/// Everything that the program did until it could do no more without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// The sandbox that speaks; turns of a dropped one are ignored.
+    pub attempt: u32,
+    /// Its place among the sandbox's turns, from 0; one that was heard already is ignored.
+    pub number: u32,
+    /// Calls made since the last turn, in order.
+    pub calls: Vec<IssuedCall>,
+    /// Set from the turn on in which the main function ended.
+    pub finish: Option<Finish>,
+}
+
+/// One recorded result, on its way into the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The call it answers.
+    pub seq: u32,
+    /// Its place in the order of settling.
+    pub order: u32,
+    /// What the program's clock shows from now on.
+    pub at: u64,
+    /// JSON text of the value.
+    pub result: Rc<str>,
+}
+
+/// What a new sandbox is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boot {
+    /// The number of the sandbox.
+    pub attempt: u32,
+    /// What its clock shows first.
+    pub started_at: u64,
+    /// Seed of its random numbers.
+    pub seed: String,
+    /// Every settled result, in order.
+    pub settled: Vec<Delivery>,
+}
+
+/// The host's answer to a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The sandbox that is answered.
+    pub attempt: u32,
+    /// Results, in order.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What policy, catalog and schema say of a call, read just now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// The call never leaves; the program gets this error.
+    Refused(CallError),
+    /// The call may be sent, or a person is asked first.
+    Ready {
+        /// Whether a person has to be asked.
+        ask: bool,
+        /// Whether sending it twice does no harm.
+        idempotent: bool,
+        /// What a person is shown; its digest covers the binding.
+        shown: ShownCall,
+    },
+}
+
+/// A row to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// The execution's own row.
+    Execution(ExecutionRow),
+    /// One call.
+    Call(CallRow),
+    /// One pause.
+    Pause(PauseRow),
+}
+
+/// What the shell has to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Write all rows, or none. Durable before any later effect leaves the object.
+    Commit(Vec<Write>),
+    /// Start a sandbox. When it cannot be started: [`super::Execution::sandbox_lost`].
+    StartSandbox(Boot),
+    /// Answer the turn of a sandbox that waits.
+    Answer(Reply),
+    /// End the sandbox. Nothing that it says later is heard.
+    DropSandbox {
+        /// The sandbox.
+        attempt: u32,
+    },
+    /// Look up tool, policy and membership, check the arguments; then
+    /// [`super::Execution::resolved`].
+    Resolve {
+        /// The call.
+        seq: u32,
+    },
+    /// Send the call with what its last resolution found; then [`super::Execution::settled`].
+    Invoke {
+        /// The call.
+        seq: u32,
+    },
+    /// A pause or the end was reached: whoever waits looks again.
+    Report,
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decider {
+    /// The account.
+    pub account: String,
+    /// By which way.
+    pub route: Route,
+}
+
+/// One decision of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionItem {
+    /// The call.
+    pub seq: u32,
+    /// Digest of what was shown of it.
+    pub digest: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What a decision is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PauseTarget {
+    /// Everything that waits under the pause.
+    All {
+        /// Digest of all that was shown.
+        digest: String,
+        /// The answer.
+        verdict: Verdict,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Single calls.
+    Items(Vec<DecisionItem>),
+}
+
+/// Why a decision was not taken. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecisionError {
+    /// Somebody was faster.
+    #[error("This was decided already.")]
+    AlreadyDecided {
+        /// The call.
+        seq: u32,
+        /// The decision that counts.
+        decision: Box<Decision>,
+    },
+    /// The pause is over for another reason, such as the end of the execution.
+    #[error("Nothing waits here any more.")]
+    NothingWaits,
+    /// What waits is not what was shown.
+    #[error("What waits has changed since it was shown. Load it again and decide on what it shows now.")]
+    DigestChanged {
+        /// The call, where one was named.
+        seq: Option<u32>,
+    },
+    /// The pause has no such call.
+    #[error("Call {seq} does not belong to this approval.")]
+    UnknownCall {
+        /// The call.
+        seq: u32,
+    },
+    /// The pause is not one of this execution.
+    #[error("There is no such approval.")]
+    UnknownPause,
+    /// A list without items, or with the same call twice.
+    #[error("Every call may be decided once, and at least one.")]
+    BadList,
+}

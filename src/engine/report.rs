@@ -1,0 +1,92 @@
+//! What an execution has to say to whoever waits for it.
+
+use std::rc::Rc;
+
+use super::execution::Execution;
+use super::row::{CallRow, ExecutionStatus, LedTo, Millis, Outcome, PauseRow};
+
+/// A pause or the end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// The program cannot go on without a person.
+    Paused(PauseReport),
+    /// It is over.
+    Ended {
+        /// How.
+        status: ExecutionStatus,
+        /// With what.
+        outcome: Rc<Outcome>,
+    },
+}
+
+/// A pause as it was reported; the same whenever it is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PauseReport {
+    /// Id of the pause.
+    pub id: String,
+    /// When its first item expires.
+    pub expires_at: Millis,
+    /// What waited when it was reported.
+    pub pending: Vec<PendingCall>,
+}
+
+/// One call of a pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Its number.
+    pub seq: u32,
+    /// Tool address.
+    pub address: String,
+    /// Canonical JSON of its arguments.
+    pub arguments: Rc<str>,
+    /// Line of the program.
+    pub line: Option<u32>,
+}
+
+impl Execution {
+    /// What `execute` answers: the first pause or the end; `None` while neither was reached.
+    #[must_use]
+    pub fn first_report(&self) -> Option<Report> {
+        match self.pauses().first() {
+            Some(pause) => Some(Report::Paused(self.pause_report(pause))),
+            None => self.end_report(),
+        }
+    }
+
+    fn end_report(&self) -> Option<Report> {
+        let outcome = self.row().outcome.clone()?;
+        Some(Report::Ended { status: self.row().status, outcome })
+    }
+
+    /// The report of one pause.
+    #[must_use]
+    pub fn pause_report(&self, pause: &PauseRow) -> PauseReport {
+        let pending = pause.reported.iter().filter_map(|seq| self.call(*seq)).map(pending_call);
+        PauseReport {
+            id: pause.id.clone(),
+            expires_at: pause.expires_at,
+            pending: pending.collect(),
+        }
+    }
+}
+
+/// What a pause led to; `None` while it is open.
+#[must_use]
+pub fn report_of_pause(execution: &Execution, pause: &PauseRow) -> Option<Report> {
+    match pause.led_to.as_ref()? {
+        LedTo::Pause(number) => {
+            let next = execution.pauses().get(*number as usize)?;
+            Some(Report::Paused(execution.pause_report(next)))
+        }
+        LedTo::Outcome => execution.end_report(),
+    }
+}
+
+fn pending_call(call: &CallRow) -> PendingCall {
+    PendingCall {
+        seq: call.seq,
+        address: call.address.clone(),
+        arguments: Rc::clone(&call.arguments),
+        line: call.line,
+    }
+}

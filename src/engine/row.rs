@@ -1,0 +1,244 @@
+//! The journal: what is stored of an execution, its calls and its pauses.
+//!
+//! These types are the stored format. A change of shape needs a new schema version (see
+//! `session::schema`) and is caught by the tests named `…_format_unchanged`.
+
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::approval::{Decision, ShownCall};
+
+/// Milliseconds since the Unix epoch.
+pub type Millis = u64;
+
+/// Where an execution stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionStatus {
+    /// The program can make progress by itself.
+    Running,
+    /// Every open call waits for a person; nothing is in flight.
+    Waiting,
+    /// The program returned.
+    Completed,
+    /// The program threw, broke a limit, or could not be replayed.
+    Failed,
+    /// A person cancelled it.
+    Cancelled,
+    /// Its program can no longer be replayed by this release.
+    Expired,
+}
+
+impl ExecutionStatus {
+    /// Whether nothing can happen to the execution any more.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Running | Self::Waiting => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Expired => true,
+        }
+    }
+}
+
+/// Where one call of an execution stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// The program made the call; policy has not been asked yet.
+    Issued,
+    /// A person has to decide.
+    Waiting,
+    /// A person accepted; the call was not sent yet.
+    Approved,
+    /// Written before the request leaves: after a crash we must know that it may have arrived.
+    Sent,
+    /// The result is recorded and never changes.
+    Settled,
+}
+
+/// Everything about an execution that is not about one of its calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionRow {
+    /// Unguessable, unique in its session.
+    pub id: String,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// When it was started.
+    pub created_at: Millis,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Millis>,
+    /// Seed of the sandbox's random numbers, 32 hexadecimal digits.
+    pub seed: String,
+    /// Version of the prelude that the program was started with.
+    pub prelude: u32,
+    /// How often a sandbox was started.
+    pub attempts: u32,
+    /// Sandboxes started since the journal last grew; bounds a crash loop.
+    pub attempts_without_progress: u32,
+    /// Wall time spent running before `running_since`, in milliseconds.
+    pub ran_ms: u64,
+    /// Start of the present running phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Millis>,
+    /// Start of the present waiting phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Millis>,
+    /// Number of results recorded so far; the next one gets this order.
+    pub next_order: u32,
+    /// Bytes of arguments and results in the journal.
+    pub journal_bytes: u64,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Rc<Outcome>>,
+}
+
+/// The program's text, written once when the execution starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramRow {
+    /// What the model sent.
+    pub source: String,
+    /// What the sandbox runs.
+    pub compiled: String,
+    /// Line of `source` for each line of `compiled`; 0 where there is none.
+    pub lines: Vec<u32>,
+}
+
+/// One call, the unit of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRow {
+    /// Position in the order in which the program made its calls, from 0.
+    pub seq: u32,
+    /// Tool address, `<source>.<tool>`.
+    pub address: String,
+    /// Canonical JSON of the arguments.
+    pub arguments: Rc<str>,
+    /// Line of the program's source, where known. Comes from the sandbox: for display only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Where it stands.
+    pub status: CallStatus,
+    /// When the program made it.
+    pub issued_at: Millis,
+    /// Whether it may be sent again after a crash. Known once policy was asked.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// What the person is shown; the digest covers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<ShownCall>,
+    /// What was shown before the tool changed while the call waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_before: Option<ShownCall>,
+    /// When the waiting ends with `approval_timeout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+    /// Who decided what, when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// How often it was sent.
+    #[serde(default)]
+    pub sends: u32,
+    /// JSON text of the value that the program gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Rc<str>>,
+    /// Position in the order of settling, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<u32>,
+    /// When it settled: the program's clock shows this time from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_at: Option<Millis>,
+}
+
+impl CallRow {
+    /// Whether the program still waits for the call's result.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.status != CallStatus::Settled
+    }
+}
+
+/// One report of "the program cannot go on without a person".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseRow {
+    /// What the wire calls `executionId`.
+    pub id: String,
+    /// Position among the execution's pauses, from 0.
+    pub number: u32,
+    /// When it was reported.
+    pub created_at: Millis,
+    /// When its first item expires.
+    pub expires_at: Millis,
+    /// The calls that were reported; never changes.
+    pub reported: Vec<u32>,
+    /// Calls that began to wait while the pause was still open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<u32>,
+    /// What the pause led to; never changes once set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub led_to: Option<LedTo>,
+}
+
+impl PauseRow {
+    /// The calls that can be decided under this pause.
+    pub fn items(&self) -> impl Iterator<Item = u32> + '_ {
+        self.reported.iter().chain(&self.joined).copied()
+    }
+}
+
+/// What came after a pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LedTo {
+    /// The program stopped again, at the pause of this number.
+    Pause(u32),
+    /// The execution ended.
+    Outcome,
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// What the program returned, as JSON text; `None` for `undefined` and where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// Why it failed or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ProgramError>,
+    /// What the program emitted for the user, each as JSON text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub emitted: Vec<String>,
+    /// What the program wrote to its console.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<LogLine>,
+    /// Whether more was written than is kept.
+    #[serde(default)]
+    pub logs_cut: bool,
+}
+
+/// Why a program did not complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramError {
+    /// Stable code, such as `exception` or `nondeterministic_replay`.
+    pub code: String,
+    /// What happened and what to do.
+    pub message: String,
+    /// Line of the program's source, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// One line of the program's console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// `log`, `info`, `warn`, `error` or `debug`.
+    pub level: String,
+    /// The text.
+    pub text: String,
+}

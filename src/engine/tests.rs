@@ -1,0 +1,1 @@
+//! Single transitions, as tables and stories.

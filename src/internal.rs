@@ -1,0 +1,166 @@
+//! Messages between the Worker and its objects.
+//!
+//! During a deploy the two may differ by one version, so every message carries one. Identity is
+//! verified at the edge; whatever came in under these header names was removed there first.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::approval::Verdict;
+use crate::auth::Principal;
+use crate::catalog::tool::Tool;
+use crate::session::ElicitationMode;
+
+/// Version of the messages in this module.
+pub const VERSION: u32 = 1;
+/// The header that carries the [`Context`].
+pub const CONTEXT_HEADER: &str = "x-countersign-context";
+/// Prefix of every internal header.
+pub const HEADER_PREFIX: &str = "x-countersign-";
+
+/// What the edge tells a session object about a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The verified identity.
+    pub principal: Principal,
+    /// The resource that was addressed.
+    pub resource: String,
+    /// The gateway's own origin.
+    pub public_origin: String,
+    /// What is wanted.
+    pub operation: Operation,
+}
+
+/// What a session object is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "name")]
+pub enum Operation {
+    /// An MCP request of a session that may exist.
+    Mcp,
+    /// An `initialize` request, in an object that was just made for it.
+    Open,
+    /// What waits under a pause, for a person.
+    View {
+        /// The pause.
+        pause: String,
+    },
+    /// A decision; the body is a [`DecisionRequest`].
+    Decide {
+        /// The pause.
+        pause: String,
+    },
+    /// `resume` from another session; the body is a [`ResumeRequest`].
+    Resume {
+        /// The pause.
+        pause: String,
+    },
+}
+
+impl Context {
+    /// The text of the header.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        STANDARD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Reads the header; `None` when it is missing, broken or of another version.
+    #[must_use]
+    pub fn decode(header: Option<&str>) -> Option<Self> {
+        let bytes = STANDARD.decode(header?).ok()?;
+        let context: Self = serde_json::from_slice(&bytes).ok()?;
+        (context.version == VERSION).then_some(context)
+    }
+}
+
+/// `resume`, as one session object asks another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResumeRequest {
+    /// How the asking session wants to be asked.
+    pub mode: ElicitationMode,
+    /// The answer that the model relays.
+    pub decision: Option<RelayedDecision>,
+}
+
+/// A decision that a model relays for everything that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedDecision {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// A decision on its way to the session object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionRequest {
+    /// For everything that waits: the digest, the answer and why.
+    pub all: Option<DecisionOnAll>,
+    /// For single calls.
+    pub items: Vec<DecisionOnCall>,
+}
+
+/// One answer for everything that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionOnAll {
+    /// Digest of all that was shown.
+    pub digest: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// The answer for one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionOnCall {
+    /// The call's number.
+    pub call: u32,
+    /// Digest of what was shown of it.
+    pub digest: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What the organization object knows of a tool that is about to be called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolLookup {
+    /// The tool; `None` when there is none at that address.
+    pub tool: Option<Tool>,
+    /// Its source.
+    pub source: Option<SourceRow>,
+    /// Addresses that look alike, where there is no such tool.
+    pub suggestions: Vec<String>,
+}
+
+/// A configured API, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRow {
+    /// The first part of its tools' addresses.
+    pub slug: String,
+    /// For people.
+    pub title: String,
+    /// Where its requests go.
+    pub base_url: Option<String>,
+    /// Whether it is served by the gateway itself.
+    pub built_in: bool,
+    /// Whether a request that is repeated with the same `Idempotency-Key` is carried out once.
+    pub honours_idempotency_key: bool,
+    /// Number of its tools.
+    pub tools: u32,
+}
+
+/// A question of a program to the catalog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CatalogQuestion {
+    /// `search`, `describe` or `sources.list`.
+    pub address: String,
+    /// The arguments.
+    pub arguments: Value,
+}

@@ -1,0 +1,29 @@
+//! Server-sent events (WHATWG HTML, section "Server-sent events").
+
+/// A comment that keeps a connection open; clients ignore it.
+pub const KEEP_ALIVE: &str = ": keep-alive\n\n";
+
+/// One `message` event. `text` is JSON on one line, so it holds no line break.
+#[must_use]
+pub fn message_event(text: &str) -> String {
+    let mut event = String::with_capacity(text.len() + 24);
+    event.push_str("event: message\n");
+    for line in text.split(['\n', '\r']) {
+        event.push_str("data: ");
+        event.push_str(line);
+        event.push('\n');
+    }
+    event.push('\n');
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_break_cannot_end_an_event() {
+        assert_eq!(message_event("{}"), "event: message\ndata: {}\n\n");
+        assert_eq!(message_event("a\n\nevent: x"), "event: message\ndata: a\ndata: \ndata: event: x\n\n");
+    }
+}

@@ -1,0 +1,348 @@
+//! The gateway's own MCP tools: how they are described, and how an execution's report reads as a
+//! tool result.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value, json};
+
+use crate::engine::{ExecutionStatus, Outcome, PauseReport, Report};
+use crate::session::{ElicitationMode, SessionMeta};
+
+/// Characters of a result's text.
+pub const TEXT_LIMIT: usize = 30_000;
+/// Characters of a result's JSON text in `structuredContent`; beyond it only the preview is sent.
+const STRUCTURED_LIMIT: usize = 200_000;
+
+/// The tools of `tool_mode=code`, in an order that never changes.
+#[must_use]
+pub fn code_mode_tools() -> Value {
+    json!([
+        {
+            "name": "execute",
+            "title": "Run a program",
+            "description": EXECUTE_DESCRIPTION,
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "code": { "type": "string", "description": "TypeScript or JavaScript. Top-level await and return work." }
+                },
+                "required": ["code"],
+                "additionalProperties": false
+            },
+            "annotations": { "title": "Run a program", "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true }
+        },
+        {
+            "name": "resume",
+            "title": "Wait for a person's decision",
+            "description": RESUME_DESCRIPTION,
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "executionId": { "type": "string", "description": "From the result of execute or resume." },
+                    "action": { "type": "string", "enum": ["accept", "decline", "cancel"], "description": "Only when a result has status waiting_for_interaction: what the person answered." },
+                    "content": { "type": "object", "description": "Only with action: what the person entered, or {reason}." }
+                },
+                "required": ["executionId"],
+                "additionalProperties": false
+            },
+            "annotations": { "title": "Wait for a person's decision", "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false }
+        },
+        {
+            "name": "skills",
+            "title": "How to work with this gateway",
+            "description": "Short guides: writing programs, finding tools, approvals, errors. Without a name: the list.",
+            "inputSchema": {
+                "type": "object",
+                "properties": { "name": { "type": "string", "description": "A guide from the list." } },
+                "additionalProperties": false
+            },
+            "annotations": { "title": "How to work with this gateway", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false }
+        }
+    ])
+}
+
+const EXECUTE_DESCRIPTION: &str = "Run a TypeScript program that calls tools; end it with `return value`. \
+Find tools first: `return await tools.search({ query: \"delete item\" })`, then `tools.describe({ address })` for the exact shapes. \
+Call them as `await tools.<source>.<tool>({ ... })`. A call never throws: it gives `{ ok: true, data }` or `{ ok: false, error: { code, message } }`. \
+Calls may run in parallel with Promise.all. There is no network, no import and no timer.\n\
+A risky call waits for a person: the result then has status `user_approval_required` with an `approvalUrl`. \
+Show that link to the user and call `resume` with the `executionId`; do not run the program again.";
+
+const RESUME_DESCRIPTION: &str = "Wait until a person has decided on a program that waits, and get what it led to. \
+Safe to repeat with the same executionId. While nobody has decided it answers `user_approval_required` again: call it again.";
+
+/// The gateway's advice to a model, sent with `initialize`.
+pub const INSTRUCTIONS: &str = "Countersign runs programs over a catalog of tools. Call `execute` with TypeScript; inside it \
+`tools.search({ query })` finds tools. Risky calls wait for a person: show the approvalUrl to the user, then call `resume`.";
+
+/// The guides of `skills`: name, what it is about, text.
+pub const SKILLS: [(&str, &str, &str); 4] = [
+    (
+        "programs",
+        "How to write a program for execute",
+        "# Programs\n\nStatements with top-level `await` and `return`, or one function. TypeScript is fine; types are removed, not checked.\n\n\
+```ts\nconst page = await tools.demo.listItems({ search: \"broken\" });\nif (!page.ok) return page.error;\nconst gone = await Promise.all(page.data.items.map((item) => tools.demo.deleteItem({ id: item.id })));\nreturn gone.map((one) => one.ok ? \"deleted\" : one.error.code);\n```\n\n\
+- A call never throws. Check `ok` before you read `data`.\n- Return what you need, not everything: text beyond 30 000 characters is cut.\n- `emit(value)` shows something to the user without spending your context. `console.log` comes back as `logs`.\n\
+- A program may be run again from its start with the recorded results when the gateway restarts. `Date`, `Math.random` and `crypto.randomUUID` repeat their values then.\n\
+- Limits: 256 KiB of program, 1 000 calls, 6 at a time, 5 minutes of running (waiting for a person does not count).\n",
+    ),
+    (
+        "tools",
+        "How to find and call tools",
+        "# Tools\n\n`await tools.search({ query, source?, limit?, offset? })` gives `{ items: [{ address, title, description, approval }], total }`.\n\
+`await tools.describe({ address })` gives the input and output as TypeScript, and suggestions when there is no such tool.\n\
+`await tools.sources.list()` gives the sources.\nAll three answer like any tool: `{ ok, data }`.\n\n\
+Call `tools.<source>.<tool>({ ... })`, or `tools[\"<address>\"]({ ... })`. Wrong arguments give `invalid_tool_arguments` with the paths, before anybody is asked.\n",
+    ),
+    (
+        "approvals",
+        "What happens when a call needs a person",
+        "# Approvals\n\nA call that changes something waits until a person has approved exactly that call. `execute` then answers with `status: \"user_approval_required\"`, an `executionId`, an `approvalUrl` and what is `pending`.\n\n\
+1. Show the `approvalUrl` to the user.\n2. Call `resume({ executionId })`. It waits up to 50 seconds; call it again while it answers the same status.\n3. It answers with the program's result, or with the next pause and its own `executionId`.\n\n\
+Never run the program again while it waits: that would ask for everything twice. A declined call gives the program `{ ok: false, error: { code: \"declined\", reason } }` and the program goes on. Calls made together (`Promise.all`) are asked for together.\n",
+    ),
+    (
+        "errors",
+        "What the error codes mean",
+        "# Error codes of a call\n\n- `declined`: a person said no; `reason` says why. `approval_timeout` as the reason: nobody answered in time.\n\
+- `tool_blocked`: policy forbids it. `tool_not_found`: see the suggestions. `invalid_tool_arguments`: see `details`.\n\
+- `outcome_unknown`: the gateway was interrupted while the call was on its way. It may have been carried out and was not repeated; check before you repeat it.\n\
+- `upstream_error` with `status`: what the API answered is in `details`.\n- `result_too_large`: ask for less.\n\n\
+`resume` with `execution_not_found`: the id is unknown, expired or of somebody else; run `execute` again.\n",
+    ),
+];
+
+/// A tool result of MCP, as JSON text.
+#[must_use]
+pub fn text_result(text: &str, structured: Option<&Value>, is_error: bool) -> String {
+    let mut result = Map::new();
+    result.insert("content".to_owned(), json!([{ "type": "text", "text": text }]));
+    if let Some(structured) = structured {
+        result.insert("structuredContent".to_owned(), structured.clone());
+    }
+    result.insert("isError".to_owned(), Value::Bool(is_error));
+    Value::Object(result).to_string()
+}
+
+/// What a report needs to be worded.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportContext<'a> {
+    /// How the asking session wants to be asked.
+    pub mode: ElicitationMode,
+    /// The session that holds the execution.
+    pub holder: &'a SessionMeta,
+    /// Its id.
+    pub holder_id: &'a str,
+    /// Whether the same pause was reported before and still waits.
+    pub still_waiting: bool,
+}
+
+/// A report as a tool result.
+#[must_use]
+pub fn report_result(report: &Report, execution_id: &str, context: ReportContext<'_>) -> String {
+    match report {
+        Report::Ended { status, outcome } => ended_result(*status, outcome),
+        Report::Paused(pause) => match context.mode {
+            ElicitationMode::Browser | ElicitationMode::Native => browser_result(pause, execution_id, context),
+            ElicitationMode::Model => model_result(pause, execution_id, context),
+        },
+    }
+}
+
+/// `resume` with an id that leads nowhere.
+#[must_use]
+pub fn execution_not_found() -> String {
+    let text = "There is no such execution: the id is unknown, expired, or of another account. Run execute again.";
+    text_result(text, Some(&json!({ "status": "execution_not_found", "error": text })), true)
+}
+
+/// The page on which a person decides.
+#[must_use]
+pub fn approval_url(origin: &str, execution_id: &str, session_id: &str) -> String {
+    format!("{origin}/resume/{execution_id}?mcp_session_id={session_id}")
+}
+
+fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
+    let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
+    let expires = iso_time(pause.expires_at);
+    let lead = if context.still_waiting { "Nobody has decided yet." } else { "A person has to approve before the program goes on." };
+    let mut text = format!(
+        "{lead} Show this link to the user, then call resume with the executionId (again, while it waits):\n{url}\n\
+         executionId: {execution_id}\nWaiting until {expires}:"
+    );
+    for call in &pause.pending {
+        text.push_str(&format!("\n- {} {}", call.address, shortened(&call.arguments, 400)));
+    }
+    let structured = json!({
+        "status": "user_approval_required",
+        "executionId": execution_id,
+        "approvalUrl": url,
+        "expiresAt": expires,
+        "pending": pending(pause),
+    });
+    text_result(&text, Some(&structured), false)
+}
+
+fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
+    let expires = iso_time(pause.expires_at);
+    let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
+    let mut message = if pause.pending.len() == 1 {
+        "The program wants to make this call:".to_owned()
+    } else {
+        format!("The program wants to make these {} calls:", pause.pending.len())
+    };
+    for call in &pause.pending {
+        message.push_str(&format!("\n- {} {}", call.address, shortened(&call.arguments, 2_000)));
+    }
+    let instructions = "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
+                        action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself.";
+    let first = pause.pending.first();
+    let structured = json!({
+        "status": "waiting_for_interaction",
+        "executionId": execution_id,
+        "interaction": {
+            "kind": "approval",
+            "message": message,
+            "instructions": instructions,
+            "address": first.map(|call| call.address.as_str()),
+            "args": first.map(|call| arguments_value(&call.arguments)),
+            "pending": pending(pause),
+            "url": url,
+        },
+        "expiresAt": expires,
+    });
+    let text = format!("{message}\n\n{instructions}\nexecutionId: {execution_id}\nWaiting until {expires}.");
+    text_result(&text, Some(&structured), false)
+}
+
+fn pending(pause: &PauseReport) -> Value {
+    let calls = pause.pending.iter().map(|call| {
+        json!({
+            "call": call.seq,
+            "address": call.address,
+            "args": arguments_value(&call.arguments),
+            "line": call.line,
+        })
+    });
+    Value::Array(calls.collect())
+}
+
+/// Arguments as a value, or as a shortened text where they are too long to repeat.
+fn arguments_value(arguments: &Rc<str>) -> Value {
+    if arguments.len() > TEXT_LIMIT {
+        return Value::String(shortened(arguments, 1_000));
+    }
+    serde_json::from_str(arguments).unwrap_or(Value::Null)
+}
+
+fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
+    let mut structured = Map::new();
+    let logs: Vec<Value> = outcome.logs.iter().map(|line| json!({ "level": line.level, "text": line.text })).collect();
+    let emitted: Vec<Value> =
+        outcome.emitted.iter().map(|text| serde_json::from_str(text).unwrap_or(Value::Null)).collect();
+    let (text, is_error) = match &outcome.error {
+        Some(error) => {
+            structured.insert("status".to_owned(), json!("error"));
+            structured.insert("error".to_owned(), json!({ "code": error.code, "message": error.message, "line": error.line }));
+            let place = error.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+            (format!("{}{place}", error.message), true)
+        }
+        None => {
+            structured.insert("status".to_owned(), json!("completed"));
+            let result = outcome.result.as_deref().unwrap_or("null");
+            if result.len() <= STRUCTURED_LIMIT {
+                structured.insert("result".to_owned(), serde_json::from_str(result).unwrap_or(Value::Null));
+            } else {
+                structured.insert("resultPreview".to_owned(), json!(shortened(result, TEXT_LIMIT)));
+                structured.insert("resultCharacters".to_owned(), json!(result.chars().count()));
+            }
+            (result_text(result), false)
+        }
+    };
+    if status == ExecutionStatus::Cancelled {
+        structured.insert("cancelled".to_owned(), json!(true));
+    }
+    if !emitted.is_empty() {
+        structured.insert("emitted".to_owned(), Value::Array(emitted));
+    }
+    structured.insert("logs".to_owned(), Value::Array(logs));
+    if outcome.logs_cut {
+        structured.insert("logsCut".to_owned(), json!(true));
+    }
+    text_result(&cut(&text), Some(&Value::Object(structured)), is_error)
+}
+
+/// The text of a result: a string as it is, everything else as indented JSON.
+fn result_text(result: &str) -> String {
+    match serde_json::from_str::<Value>(result) {
+        Ok(Value::String(text)) => text,
+        Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| result.to_owned()),
+        Err(_) => result.to_owned(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= TEXT_LIMIT {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(TEXT_LIMIT).collect();
+    format!("{kept}\n… {} of {length} characters were cut. Return less, or a part.", length - TEXT_LIMIT)
+}
+
+fn shortened(text: &str, limit: usize) -> String {
+    let length = text.chars().count();
+    if length <= limit {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(limit).collect();
+    format!("{kept}… ({length} characters)")
+}
+
+/// A time as RFC 3339 text in UTC, to the second. A time beyond the year 9999 has no such text and is empty.
+#[must_use]
+pub fn iso_time(milliseconds: u64) -> String {
+    i64::try_from(milliseconds)
+        .ok()
+        .and_then(chrono::DateTime::from_timestamp_millis)
+        .map(|time| time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339() {
+        for (milliseconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_798_675_199_999, "2026-12-30T23:59:59Z"),
+            (4_102_444_800_000, "2100-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(iso_time(milliseconds), expected);
+        }
+    }
+
+    #[test]
+    fn the_tool_list_is_short_enough_for_every_conversation() {
+        assert!(code_mode_tools().to_string().len() < 4_000, "{}", code_mode_tools().to_string().len());
+    }
+
+    #[test]
+    fn long_results_are_cut_in_text_and_in_structured_content() {
+        let outcome = Outcome {
+            result: Some(format!("\"{}\"", "ä".repeat(300_000))),
+            error: None,
+            emitted: Vec::new(),
+            logs: Vec::new(),
+            logs_cut: false,
+        };
+        let result: Value = serde_json::from_str(&ended_result(ExecutionStatus::Completed, &outcome)).unwrap();
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.ends_with("270000 of 300000 characters were cut. Return less, or a part."), "{}", &text[text.len() - 200..]);
+        assert!(result["structuredContent"].get("result").is_none());
+        assert_eq!(result["structuredContent"]["resultCharacters"], 300_002);
+    }
+}

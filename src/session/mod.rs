@@ -1,0 +1,12 @@
+//! A session's life: what is stored of it, whose it is, when it ends, when the alarm rings.
+//!
+//! Pure: the stored values and the time go in, decisions come out.
+
+pub mod alarm;
+pub mod failure;
+pub mod id;
+mod meta;
+mod mode;
+
+pub use meta::{ClientInfo, SCHEMA_VERSION, SessionMeta, Termination, Tombstone};
+pub use mode::{ElicitationMode, ModeError, Modes, ToolMode, parse_modes};

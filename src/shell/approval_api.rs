@@ -1,0 +1,344 @@
+//! The approval API, for programs that hold an `approve` credential and for the page's own script.
+
+use serde_json::{Map, Value, json};
+use worker::{Method, Request, Response, ResponseBuilder};
+
+use super::entry::{Edge, api_error, ask_session, context_of, session_stub};
+use super::http::{header, json_response, read_body};
+use crate::approval::Verdict;
+use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose};
+use crate::console::approval::{ApprovalView, ItemState, PauseState};
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation};
+use crate::protocol::errors::WireError;
+use crate::session::id::ExecutionId;
+
+/// Bytes of a decision.
+pub(super) const DECISION_LIMIT: usize = 256 << 10;
+/// Characters of a reason.
+pub(super) const REASON_LIMIT: usize = 2_000;
+
+/// `GET /api/mcp-sessions/<sid>/executions/<eid>`
+pub(super) async fn read(request: &Request, edge: &Edge<'_>, session: &str, execution: &str) -> worker::Result<Response> {
+    if !matches!(request.method(), Method::Get | Method::Head) {
+        return method_not_allowed("GET");
+    }
+    let principal = match who_reads(request, edge) {
+        Ok(principal) => principal,
+        Err(error) => return refuse(&error),
+    };
+    match load(edge, principal, session, execution).await? {
+        Ok(view) => json_response(200, &json!({ "status": "ok", "text": summary(&view), "structured": structured(&view) })),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// `POST /api/mcp-sessions/<sid>/executions/<eid>/resume`
+pub(super) async fn decide(mut request: Request, edge: &Edge<'_>, session: &str, execution: &str) -> worker::Result<Response> {
+    if request.method() != Method::Post {
+        return method_not_allowed("POST");
+    }
+    let principal = match who_decides(&request, edge) {
+        Ok(principal) => principal,
+        Err(error) => return refuse(&error),
+    };
+    let Ok(body) = read_body(&mut request, DECISION_LIMIT).await else {
+        return refuse(&WireError::body_too_large(DECISION_LIMIT));
+    };
+    let asked = match parse_decision(&body) {
+        Ok(asked) => asked,
+        Err(message) => return refuse(&WireError::bad_request(message)),
+    };
+    let verdicts: Vec<Verdict> = match &asked.all {
+        Some(all) => vec![all.verdict],
+        None => asked.items.iter().map(|item| item.verdict).collect(),
+    };
+    match send_decision(edge, principal, session, execution, &asked).await? {
+        Sent::Decided(view) => {
+            let status = match verdicts.as_slice() {
+                [first, rest @ ..] if rest.iter().all(|verdict| verdict == first) => first.past_tense(),
+                _ => "mixed",
+            };
+            let waiting = view.waiting_count();
+            let execution_status = if waiting > 0 { "paused" } else { "completed" };
+            let text = if waiting > 0 { format!("Decided ({status}). {waiting} more wait.") } else { format!("Decided ({status}).") };
+            json_response(
+                200,
+                &json!({
+                    "status": "ok",
+                    "executionStatus": execution_status,
+                    "text": text,
+                    "structured": { "status": status, "executionId": execution },
+                    "isError": false,
+                }),
+            )
+        }
+        Sent::Refused { status, problem, .. } => refuse_with(status, &problem),
+        Sent::Failed(error) => refuse(&error),
+    }
+}
+
+/// What came of a decision.
+pub(super) enum Sent {
+    /// It was written.
+    Decided(Box<ApprovalView>),
+    /// It was not taken, and this is how things stand.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// `code`, `message` and what the code needs.
+        problem: Value,
+        /// What the person is shown now.
+        view: Box<ApprovalView>,
+    },
+    /// There is nothing to decide for this person.
+    Failed(WireError),
+}
+
+/// The view of a pause for its owner.
+pub(super) async fn load(
+    edge: &Edge<'_>,
+    principal: Principal,
+    session: &str,
+    execution: &str,
+) -> worker::Result<Result<ApprovalView, WireError>> {
+    let Some((stub, pause)) = locate(edge, session, execution) else {
+        return Ok(Err(unknown()));
+    };
+    let context = context_of(edge, principal, "", Operation::View { pause });
+    let mut response = ask_session(&stub, &context, "").await?;
+    let status = response.status_code();
+    let body: Value = response.json().await?;
+    if status != 200 {
+        return Ok(Err(error_of(status, &body)));
+    }
+    Ok(Ok(serde_json::from_value(body.get("view").cloned().unwrap_or(Value::Null))?))
+}
+
+/// Hands a decision to the session object.
+pub(super) async fn send_decision(
+    edge: &Edge<'_>,
+    principal: Principal,
+    session: &str,
+    execution: &str,
+    asked: &DecisionRequest,
+) -> worker::Result<Sent> {
+    let Some((stub, pause)) = locate(edge, session, execution) else {
+        return Ok(Sent::Failed(unknown()));
+    };
+    let context = context_of(edge, principal, "", Operation::Decide { pause });
+    let mut response = ask_session(&stub, &context, &serde_json::to_string(asked)?).await?;
+    let status = response.status_code();
+    let body: Value = response.json().await?;
+    let view = match body.get("view") {
+        Some(view) => Box::new(serde_json::from_value(view.clone())?),
+        None => return Ok(Sent::Failed(error_of(status, &body))),
+    };
+    Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
+        None => Sent::Decided(view),
+        Some(problem) => Sent::Refused { status, problem: problem.clone(), view },
+    })
+}
+
+fn locate(edge: &Edge<'_>, session: &str, execution: &str) -> Option<(worker::Stub, String)> {
+    let id = ExecutionId::parse(execution)?;
+    if id.session != session {
+        return None;
+    }
+    Some((session_stub(edge.env, session)?, id.pause))
+}
+
+fn unknown() -> WireError {
+    WireError { message: "There is no such approval. It may have ended and been forgotten.".to_owned(), ..WireError::session_not_found() }
+}
+
+fn error_of(status: u16, body: &Value) -> WireError {
+    match status {
+        404 => unknown(),
+        403 => WireError::forbidden("This approval belongs to another account."),
+        _ => {
+            let message = body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
+            WireError { status, message: message.to_owned(), ..WireError::restarting() }
+        }
+    }
+}
+
+/// Who may see: the person in a browser, or an `approve` credential. The agent's bearer may not.
+fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    match header(request.headers(), "authorization") {
+        Some(authorization) => approver(edge, &authorization),
+        None if edge.settings.dev.require_token && cookie(request).is_none() && !from_own_page(request, edge) => {
+            Err(WireError::unauthorized())
+        }
+        None => Ok(edge.settings.dev.person(cookie(request).as_deref())),
+    }
+}
+
+/// Who may decide: an `approve` credential, or a person whose browser says that the request comes
+/// from the gateway's own page. A request without either could be the agent's.
+pub(super) fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    match header(request.headers(), "authorization") {
+        Some(authorization) => approver(edge, &authorization),
+        None if from_own_page(request, edge) => Ok(edge.settings.dev.person(cookie(request).as_deref())),
+        None if edge.settings.dev.require_token => Err(WireError::unauthorized()),
+        None => Err(WireError::forbidden(
+            "A decision needs a person on the approval page (same-origin POST) or a credential with the purpose approve.",
+        )),
+    }
+}
+
+fn approver(edge: &Edge<'_>, authorization: &str) -> Result<Principal, WireError> {
+    match edge.settings.dev.authenticate(Some(authorization)) {
+        Outcome::Authenticated(principal) if principal.purpose == Purpose::Approve => Ok(principal),
+        Outcome::Authenticated(_) => Err(WireError::forbidden(
+            "This credential calls tools; it does not decide. Use the approval page, or a credential with the purpose approve.",
+        )),
+        Outcome::Unauthorized { .. } => Err(WireError::unauthorized()),
+        Outcome::Forbidden(message) => Err(WireError::forbidden(message)),
+    }
+}
+
+fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
+    header(request.headers(), "origin").is_some_and(|origin| origin == edge.origin)
+}
+
+/// The account a person signed in with.
+pub(super) fn cookie(request: &Request) -> Option<String> {
+    let header = header(request.headers(), "cookie")?;
+    header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == DEV_COOKIE)
+        .map(|(_, value)| value.to_owned())
+}
+
+fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
+    let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(body) else {
+        return Err("The body has to be a JSON object: {action, digest} or {decisions: [{call, digest, action}]}.".to_owned());
+    };
+    match object.get("decisions") {
+        None => {
+            let digest = text(&object, "digest")?;
+            Ok(DecisionRequest {
+                all: Some(DecisionOnAll { digest, verdict: verdict(&object)?, reason: reason(&object)? }),
+                items: Vec::new(),
+            })
+        }
+        Some(Value::Array(list)) if !list.is_empty() => {
+            let items = list.iter().map(|item| {
+                let Value::Object(item) = item else {
+                    return Err("Each of decisions has to be an object: {call, digest, action}.".to_owned());
+                };
+                let call = item.get("call").and_then(Value::as_u64).and_then(|call| u32::try_from(call).ok());
+                Ok(DecisionOnCall {
+                    call: call.ok_or("call has to be the number of a call.")?,
+                    digest: text(item, "digest")?,
+                    verdict: verdict(item)?,
+                    reason: reason(item)?,
+                })
+            });
+            Ok(DecisionRequest { all: None, items: items.collect::<Result<_, String>>()? })
+        }
+        Some(_) => Err("decisions has to be a list with at least one item.".to_owned()),
+    }
+}
+
+fn text(object: &Map<String, Value>, key: &str) -> Result<String, String> {
+    object
+        .get(key)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
+        .map(ToOwned::to_owned)
+        .ok_or_else(|| format!("{key} is required: the {key} of what was shown."))
+}
+
+fn verdict(object: &Map<String, Value>) -> Result<Verdict, String> {
+    object
+        .get("action")
+        .and_then(Value::as_str)
+        .and_then(Verdict::parse)
+        .ok_or_else(|| "action has to be accept, decline or cancel.".to_owned())
+}
+
+fn reason(object: &Map<String, Value>) -> Result<Option<String>, String> {
+    match object.get("reason") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(reason)) => Ok(Some(reason.chars().take(REASON_LIMIT).collect::<String>()).filter(|reason| !reason.is_empty())),
+        Some(_) => Err("reason has to be a text.".to_owned()),
+    }
+}
+
+fn summary(view: &ApprovalView) -> String {
+    match view.state {
+        PauseState::Waiting => {
+            let calls: Vec<&str> =
+                view.items.iter().filter(|item| item.state == ItemState::Waiting).map(|item| item.address.as_str()).collect();
+            format!("Waiting until {} for a decision on: {}", view.expires_at, calls.join(", "))
+        }
+        PauseState::Decided => "Decided; the program goes on.".to_owned(),
+        PauseState::Expired => "Nobody decided in time.".to_owned(),
+        PauseState::Over => "The program has ended.".to_owned(),
+    }
+}
+
+fn structured(view: &ApprovalView) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or(Value::Null);
+    let pending: Vec<Value> = view
+        .items
+        .iter()
+        .filter(|item| item.state == ItemState::Waiting)
+        .map(|item| {
+            json!({
+                "call": item.call,
+                "digest": item.digest,
+                "address": item.address,
+                "args": serde_json::from_str::<Value>(&item.arguments).unwrap_or(Value::Null),
+                "method": item.method,
+                "url": item.url,
+            })
+        })
+        .collect();
+    if let Value::Object(object) = &mut value {
+        object.insert("pending".to_owned(), Value::Array(pending));
+    }
+    value
+}
+
+fn method_not_allowed(allow: &str) -> worker::Result<Response> {
+    let response = api_error(&WireError::method_not_allowed())?;
+    response.headers().set("allow", allow)?;
+    Ok(response)
+}
+
+fn refuse(error: &WireError) -> worker::Result<Response> {
+    let response = api_error(error)?;
+    if error.status == 401 {
+        response.headers().set("www-authenticate", "Bearer")?;
+    }
+    Ok(response)
+}
+
+/// A decision that was not taken, with the one that counts.
+fn refuse_with(status: u16, problem: &Value) -> worker::Result<Response> {
+    let message = problem_text(problem);
+    let body = json!({
+        "jsonrpc": "2.0",
+        "error": { "code": -32_000, "message": message, "data": problem },
+        "id": null,
+    });
+    Ok(ResponseBuilder::new()
+        .with_status(status)
+        .with_header("content-type", "application/json")?
+        .with_header("cache-control", "no-store")?
+        .fixed(body.to_string().into_bytes()))
+}
+
+/// A refused decision in one sentence.
+pub(super) fn problem_text(problem: &Value) -> String {
+    let field = |name: &str| problem.get(name).and_then(Value::as_str);
+    let message = field("message").unwrap_or("The decision was not taken.");
+    match (field("status"), field("by"), field("at")) {
+        (Some(status), Some(by), Some(at)) => format!("{message} It was {status} by {by} at {at}."),
+        (Some(status), None, Some(at)) => format!("{message} It was {status} at {at}, because nobody decided in time."),
+        _ => message.to_owned(),
+    }
+}

@@ -1,0 +1,278 @@
+//! Looks a call up and sends it: what the engine asks for with `Resolve` and `Invoke`.
+
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use serde_json::{Value, json};
+use wasm_bindgen::JsValue;
+use worker::{AbortController, Delay, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
+
+use super::organization;
+use crate::approval::{ShownCall, call_digest};
+use crate::catalog::canonical::canonical_json;
+use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
+use crate::catalog::openapi::request::{HttpRequest, build_request};
+use crate::catalog::schema::check_arguments;
+use crate::catalog::tool::{Binding, ToolOutcome};
+use crate::config::Settings;
+use crate::engine::{CallError, Resolution, error_result, ok_result};
+use crate::internal::{CatalogQuestion, SourceRow};
+use crate::policy::{Action, judge_nature, may_be_sent_again};
+use crate::protocol::cors::is_loopback;
+
+/// Bytes of a definition that the digest covers and the page may show.
+const DESCRIPTION_LIMIT: usize = 1_000;
+
+/// A call that was looked up and may be sent.
+#[derive(Debug, Clone)]
+pub(crate) enum Prepared {
+    /// A question to the catalog.
+    Catalog(CatalogQuestion),
+    /// An HTTP request.
+    Http {
+        request: HttpRequest,
+        /// It goes to the gateway's own demo API.
+        built_in: bool,
+        /// Where the source has a place for one.
+        idempotency_key: Option<String>,
+    },
+}
+
+/// A call as the runner knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct CallToResolve {
+    pub(crate) execution: String,
+    pub(crate) seq: u32,
+    pub(crate) address: String,
+    pub(crate) arguments: Rc<str>,
+}
+
+/// Whose call it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) organization: String,
+    pub(crate) public_origin: String,
+}
+
+/// Reads tool and policy, checks the arguments, and says what may be done.
+pub(crate) async fn resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> (Resolution, Option<Prepared>) {
+    match try_resolve(env, caller, call).await {
+        Ok((resolution, prepared)) => (resolution, Some(prepared)),
+        Err(error) => (Resolution::Refused(error), None),
+    }
+}
+
+async fn try_resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> Result<(Resolution, Prepared), CallError> {
+    let arguments: Value = serde_json::from_str(&call.arguments)
+        .map_err(|_| CallError::new("invalid_tool_arguments", "The arguments are not JSON."))?;
+    if matches!(call.address.as_str(), "search" | "describe" | "sources.list") {
+        return Ok(resolve_question(call, arguments));
+    }
+    let lookup = organization::lookup(env, &caller.organization, &call.address).await.map_err(|_| CallError {
+        retryable: true,
+        ..CallError::new("catalog_unavailable", "The catalog could not be read just now; the call was not sent. Try it again.")
+    })?;
+    let (Some(tool), Some(source)) = (lookup.tool, lookup.source) else {
+        return Err(not_found(&call.address, &lookup.suggestions));
+    };
+    let arguments = check_arguments(&tool.input_schema, arguments).map_err(|faults| {
+        let list: Vec<String> = faults.iter().map(|fault| format!("{}: {}", place(&fault.path), fault.message)).collect();
+        let details = faults.iter().map(|fault| json!({ "path": fault.path, "message": fault.message })).collect();
+        CallError {
+            details: Some(Value::Array(details)),
+            ..CallError::new("invalid_tool_arguments", format!("The arguments of {} do not fit: {}", tool.address, list.join("; ")))
+        }
+    })?;
+    let base_url = base_url(&source, &caller.public_origin);
+    let Binding::Http(http) = &tool.binding;
+    let request = build_request(http, base_url.as_deref(), &arguments)
+        .map_err(|error| CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))?;
+    let judgement = judge_nature(&tool);
+    if judgement.action == Action::Block {
+        return Err(CallError::new("tool_blocked", format!("Policy forbids this tool: {}", judgement.reason)));
+    }
+    let arguments = canonical_json(&arguments);
+    let binding = canonical_json(&json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) }));
+    let shown = ShownCall {
+        digest: call_digest(&call.execution, call.seq, &call.address, &arguments, &binding),
+        arguments,
+        title: tool.title.clone(),
+        description: tool.description.chars().take(DESCRIPTION_LIMIT).collect(),
+        method: request.method.clone(),
+        url: request.url.clone(),
+        credential: None,
+        reason: judgement.reason,
+        binding,
+    };
+    let key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
+    let resolution = Resolution::Ready {
+        ask: judgement.action == Action::Approve,
+        idempotent: may_be_sent_again(&tool, source.honours_idempotency_key),
+        shown,
+    };
+    Ok((resolution, Prepared::Http { request, built_in: source.built_in, idempotency_key: key }))
+}
+
+/// The catalog's own questions read only, so nobody is asked.
+fn resolve_question(call: &CallToResolve, arguments: Value) -> (Resolution, Prepared) {
+    let shown = ShownCall {
+        digest: call_digest(&call.execution, call.seq, &call.address, &call.arguments, ""),
+        arguments: call.arguments.to_string(),
+        title: String::new(),
+        description: String::new(),
+        method: "QUERY".to_owned(),
+        url: format!("catalog:{}", call.address),
+        credential: None,
+        reason: "it only reads the catalog".to_owned(),
+        binding: String::new(),
+    };
+    let question = CatalogQuestion { address: call.address.clone(), arguments };
+    (Resolution::Ready { ask: false, idempotent: true, shown }, Prepared::Catalog(question))
+}
+
+fn place(path: &str) -> &str {
+    if path.is_empty() { "the arguments" } else { path }
+}
+
+fn not_found(address: &str, suggestions: &[String]) -> CallError {
+    let hint = if suggestions.is_empty() {
+        "tools.search({ query }) finds tools.".to_owned()
+    } else {
+        format!("Did you mean {}?", suggestions.join(", "))
+    };
+    CallError {
+        details: (!suggestions.is_empty()).then(|| json!({ "suggestions": suggestions })),
+        ..CallError::new("tool_not_found", format!("There is no tool {address}. {hint}"))
+    }
+}
+
+fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
+    if source.built_in { Some(format!("{public_origin}/{}", source.slug)) } else { source.base_url.clone() }
+}
+
+/// Sends a call. Never fails: whatever happens is a value for the program.
+pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &Prepared) -> Rc<str> {
+    match prepared {
+        Prepared::Catalog(question) => match organization::question(env, &caller.organization, question).await {
+            Ok(Ok(data)) => ok_result(&data),
+            Ok(Err(problem)) => error_result(&CallError::new("invalid_tool_arguments", problem)),
+            Err(_) => error_result(&CallError {
+                retryable: true,
+                ..CallError::new("catalog_unavailable", "The catalog could not be read just now. Try it again.")
+            }),
+        },
+        Prepared::Http { request, built_in, idempotency_key } => {
+            let outcome = send(env, settings, caller, request, *built_in, idempotency_key.as_deref()).await;
+            serde_json::to_string(&outcome).map_or_else(
+                |_| error_result(&CallError::new("internal", "The answer could not be written.")),
+                Into::into,
+            )
+        }
+    }
+}
+
+async fn send(
+    env: &Env,
+    settings: &Settings,
+    caller: &Caller,
+    request: &HttpRequest,
+    built_in: bool,
+    idempotency_key: Option<&str>,
+) -> ToolOutcome {
+    if !built_in && let Some(problem) = refused_address(&request.url, settings.allow_local_network) {
+        return ToolOutcome::failure("address_refused", problem);
+    }
+    let abort = AbortController::default();
+    let signal = abort.signal();
+    let exchange = async {
+        let request = platform_request(request, idempotency_key)?;
+        let response = if built_in {
+            organization::demo(env, &caller.organization, request).await?
+        } else {
+            Fetch::Request(request).send_with_signal(&signal).await?
+        };
+        read_response(response, settings.tool_response_bytes).await
+    };
+    let limit = std::time::Duration::from_millis(settings.tool_timeout_ms);
+    let exchange = std::pin::pin!(exchange);
+    match select(exchange, Delay::from(limit)).await {
+        Either::Left((Ok(outcome), _)) => outcome,
+        Either::Left((Err(error), _)) => {
+            ToolOutcome::failure("upstream_unreachable", format!("The API could not be reached: {}", bounded(&error.to_string())))
+        }
+        Either::Right(_) => {
+            abort.abort();
+            ToolOutcome::failure(
+                "upstream_timeout",
+                format!("The API did not answer within {} ms. The call may have been carried out.", settings.tool_timeout_ms),
+            )
+        }
+    }
+}
+
+/// Why a URL is not called: an address of this machine or of a private network.
+fn refused_address(url: &str, allow_local: bool) -> Option<String> {
+    if allow_local {
+        return None;
+    }
+    let Ok(url) = url::Url::parse(url) else {
+        return Some("The tool's URL cannot be read.".to_owned());
+    };
+    let local = match url.host() {
+        Some(url::Host::Domain(name)) => {
+            is_loopback(&url) || !name.contains('.') || [".local", ".internal", ".localdomain"].iter().any(|end| name.ends_with(end))
+        }
+        Some(url::Host::Ipv4(address)) => {
+            address.is_loopback() || address.is_private() || address.is_link_local() || address.is_unspecified()
+                || address.is_broadcast() || address.is_multicast() || address.octets().starts_with(&[100]) && (64..128).contains(&address.octets()[1])
+        }
+        Some(url::Host::Ipv6(address)) => {
+            address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_unique_local()
+                || address.is_unicast_link_local() || address.to_ipv4().is_some()
+        }
+        None => true,
+    };
+    local.then(|| "The tool's URL is an address of a local network, which is not called unless ALLOW_LOCAL_NETWORK is \"true\".".to_owned())
+}
+
+fn platform_request(request: &HttpRequest, idempotency_key: Option<&str>) -> worker::Result<Request> {
+    let headers = Headers::new();
+    for (name, value) in &request.headers {
+        headers.set(name, value)?;
+    }
+    if let Some(key) = idempotency_key {
+        headers.set("idempotency-key", key)?;
+    }
+    let mut init = RequestInit::new();
+    init.with_method(Method::from(request.method.clone())).with_headers(headers).with_redirect(RequestRedirect::Manual);
+    if let Some(body) = &request.body {
+        init.with_body(Some(JsValue::from(js_sys::Uint8Array::from(body.as_slice()))));
+    }
+    Request::new_with_init(&request.url, &init)
+}
+
+async fn read_response(mut response: Response, limit: usize) -> worker::Result<ToolOutcome> {
+    use futures_util::StreamExt;
+
+    let status = response.status_code();
+    let headers: Vec<(String, String)> = response.headers().entries().collect();
+    let mut body = Vec::new();
+    if !matches!(response.body(), worker::ResponseBody::Empty) {
+        let mut stream = response.stream()?;
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk?;
+            if body.len() + chunk.len() > limit {
+                return Ok(ToolOutcome::failure(
+                    "result_too_large",
+                    format!("The API answered with more than {limit} bytes. The call itself was carried out. Ask for less: a page, a filter, fewer fields."),
+                ));
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+    Ok(read_answer(&HttpAnswer { status, headers: &headers, body: &body }))
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(300).collect()
+}

@@ -1,0 +1,17 @@
+//! The only part that names the platform: loads, calls the core, applies what it says.
+
+mod approval_api;
+mod clock;
+mod entry;
+mod http;
+mod invoke;
+mod notify;
+mod organization;
+mod organization_object;
+mod pages;
+mod random;
+mod runner;
+mod sandbox;
+mod session_object;
+mod store;
+mod telemetry;

@@ -1,0 +1,74 @@
+//! How a session object and the edge talk to the organization object.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use worker::{Env, Headers, Method, Request, RequestInit, Response};
+
+use super::http::{BodyError, read_body};
+use crate::internal::{CatalogQuestion, ToolLookup};
+
+/// Bytes of an answer of the organization object.
+const ANSWER_LIMIT: usize = 32 << 20;
+/// Tries of a call that only reads.
+const TRIES: u32 = 3;
+
+/// Looks a tool up.
+pub(crate) async fn lookup(env: &Env, organization: &str, address: &str) -> worker::Result<ToolLookup> {
+    ask(env, organization, "lookup", &address).await
+}
+
+/// Answers `tools.search`, `tools.describe` and `tools.sources.list`: JSON text of the data.
+pub(crate) async fn question(env: &Env, organization: &str, question: &CatalogQuestion) -> worker::Result<Result<String, String>> {
+    ask(env, organization, "question", question).await
+}
+
+/// Passes a request on to the demo API. `request`'s path starts with `/demo`.
+pub(crate) async fn demo(env: &Env, organization: &str, request: Request) -> worker::Result<Response> {
+    stub(env, organization)?.fetch_with_request(request).await
+}
+
+fn stub(env: &Env, organization: &str) -> worker::Result<worker::Stub> {
+    env.durable_object("ORGANIZATION")?.get_by_name(organization)
+}
+
+/// Asks a question that changes nothing, again where the object was just moving.
+async fn ask<Q: Serialize, A: DeserializeOwned>(env: &Env, organization: &str, name: &str, question: &Q) -> worker::Result<A> {
+    let text = serde_json::to_string(question)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match ask_once(env, organization, name, &text).await {
+            Ok(answer) => return Ok(serde_json::from_slice(&answer)?),
+            Err(error) if tries >= TRIES => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn ask_once(env: &Env, organization: &str, name: &str, body: &str) -> worker::Result<Vec<u8>> {
+    let headers = Headers::new();
+    headers.set("content-type", "application/json")?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_headers(headers).with_body(Some(body.into()));
+    let request = Request::new_with_init(&format!("https://organization.internal/internal/{name}"), &init)?;
+    let mut response = stub(env, organization)?.fetch_with_request(request).await?;
+    let status = response.status_code();
+    let bytes = response.bytes().await?;
+    if status != 200 {
+        let message = format!("the organization object answered {status}");
+        return Err(worker::Error::RustError(message));
+    }
+    if bytes.len() > ANSWER_LIMIT {
+        return Err(worker::Error::RustError("the organization object's answer is too large".to_owned()));
+    }
+    Ok(bytes)
+}
+
+/// Reads a body of the gateway's own.
+pub(crate) async fn read_own_body<T: DeserializeOwned>(request: &mut Request) -> worker::Result<T> {
+    let bytes = read_body(request, ANSWER_LIMIT).await.map_err(|error| match error {
+        BodyError::TooLarge => worker::Error::RustError("an internal message is too large".to_owned()),
+        BodyError::Broken => worker::Error::RustError("an internal message broke off".to_owned()),
+    })?;
+    Ok(serde_json::from_slice(&bytes)?)
+}

@@ -1,0 +1,227 @@
+//! The pages' routes: reads forms, asks the session object, renders.
+
+use worker::{Method, Request, Response, ResponseBuilder};
+
+use super::approval_api::{DECISION_LIMIT, REASON_LIMIT, Sent, cookie, load, problem_text, send_decision};
+use super::entry::{Edge, api_error};
+use super::http::{header, read_body};
+use super::sandbox::loader;
+use crate::approval::Verdict;
+use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose, parse_dev_account};
+use crate::console::pages as html;
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
+use crate::protocol::errors::WireError;
+
+fn page(status: u16, body: String) -> worker::Result<Response> {
+    let mut builder = ResponseBuilder::new().with_status(status);
+    for (name, value) in html::page_headers() {
+        builder = builder.with_header(name, &value)?;
+    }
+    Ok(builder.fixed(body.into_bytes()))
+}
+
+fn message(status: u16, title: &str, text: &str) -> worker::Result<Response> {
+    page(status, html::message_page(title, text, status))
+}
+
+fn error_page(error: &WireError) -> worker::Result<Response> {
+    let title = match error.status {
+        400 => "That cannot be done",
+        401 => "Sign in first",
+        403 => "Not yours to decide",
+        404 => "Not here",
+        _ => "Try again in a moment",
+    };
+    message(error.status, title, &error.message)
+}
+
+fn redirect(to: &str) -> worker::Result<Response> {
+    Ok(ResponseBuilder::new()
+        .with_status(303)
+        .with_header("location", to)?
+        .with_header("cache-control", "no-store")?
+        .with_header("referrer-policy", "no-referrer")?
+        .empty())
+}
+
+/// The person in the browser. A bearer on a page is a program's, and a program does not decide here.
+fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    match header(request.headers(), "authorization") {
+        None => Ok(edge.settings.dev.person(cookie(request).as_deref())),
+        Some(authorization) => match edge.settings.dev.authenticate(Some(&authorization)) {
+            Outcome::Authenticated(principal) if principal.purpose == Purpose::Approve => Ok(principal),
+            Outcome::Authenticated(_) | Outcome::Forbidden(_) => {
+                Err(WireError::forbidden("This credential calls tools; it does not see or decide approvals."))
+            }
+            Outcome::Unauthorized { .. } => Err(WireError::unauthorized()),
+        },
+    }
+}
+
+fn name_of(person: &Principal) -> String {
+    format!("{}@{}", person.account, person.organization)
+}
+
+/// A POST of a form has to come from the gateway's own page: cross-site requests end here.
+fn is_own_post(request: &Request, edge: &Edge<'_>) -> bool {
+    header(request.headers(), "origin").is_some_and(|origin| origin == edge.origin)
+}
+
+/// `GET /`
+pub(super) fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
+    if !matches!(request.method(), Method::Get | Method::Head) {
+        return api_error(&WireError::method_not_allowed());
+    }
+    match person(request, edge) {
+        Ok(person) => page(200, html::home_page(&edge.origin, &name_of(&person), loader(edge.env).is_none())),
+        Err(error) => error_page(&error),
+    }
+}
+
+/// `GET /assets/…`
+pub(super) fn asset(path: &str) -> worker::Result<Response> {
+    match html::asset(path) {
+        Some(asset) => Ok(ResponseBuilder::new()
+            .with_header("content-type", asset.content_type)?
+            .with_header("cache-control", asset.cache_control)?
+            .with_header("x-content-type-options", "nosniff")?
+            .fixed(asset.body.as_bytes().to_vec())),
+        None => api_error(&WireError::no_such_route()),
+    }
+}
+
+/// `GET` and `POST /sign-in`, in development mode.
+pub(super) async fn sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Result<Response> {
+    let current = name_of(&edge.settings.dev.person(cookie(&request).as_deref()));
+    if request.method() == Method::Get {
+        let return_to = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
+        return page(200, html::sign_in_page(&current, local_path(return_to.as_deref()), None));
+    }
+    if request.method() != Method::Post {
+        return api_error(&WireError::method_not_allowed());
+    }
+    if !is_own_post(&request, edge) {
+        return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
+    }
+    let fields = match read_form(&mut request).await {
+        Ok(fields) => fields,
+        Err(error) => return error_page(&error),
+    };
+    let return_to = local_path(field(&fields, "return_to")).to_owned();
+    let account = field(&fields, "account").unwrap_or_default().trim();
+    if parse_dev_account(account).is_none() {
+        let problem = "Write an account as name@organization: letters, digits, dots, dashes, underscores.";
+        return page(400, html::sign_in_page(&current, &return_to, Some(problem)));
+    }
+    let response = redirect(&return_to)?;
+    let secure = if edge.origin.starts_with("https:") { "; Secure" } else { "" };
+    response
+        .headers()
+        .set("set-cookie", &format!("{DEV_COOKIE}={account}; Path=/; HttpOnly; SameSite=Lax; Max-Age=86400{secure}"))?;
+    Ok(response)
+}
+
+/// A path on this gateway; anything else becomes `/`, so that a link cannot lead elsewhere.
+fn local_path(path: Option<&str>) -> &str {
+    match path {
+        Some(path)
+            if path.starts_with('/')
+                && !path.starts_with("//")
+                && !path.contains('\\')
+                && !path.chars().any(char::is_control) =>
+        {
+            path
+        }
+        _ => "/",
+    }
+}
+
+/// `GET` and `POST /resume/<executionId>?mcp_session_id=<id>`
+pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &str) -> worker::Result<Response> {
+    let session = edge.url.query_pairs().find(|(name, _)| name == "mcp_session_id").map(|(_, id)| id.into_owned());
+    let session = session.unwrap_or_default();
+    let person = match person(&request, edge) {
+        Ok(person) => person,
+        Err(error) => return error_page(&error),
+    };
+    let name = name_of(&person);
+    match request.method() {
+        Method::Get | Method::Head => match load(edge, person, &session, execution).await? {
+            Ok(view) => page(200, html::approval_page(&view, &name, None)),
+            Err(error) => error_page(&error),
+        },
+        Method::Post => {
+            if !is_own_post(&request, edge) {
+                return message(403, "Not from here", "A decision has to be sent from the gateway's own page.");
+            }
+            let fields = match read_form(&mut request).await {
+                Ok(fields) => fields,
+                Err(error) => return error_page(&error),
+            };
+            let asked = match decision_of(&fields) {
+                Ok(asked) => asked,
+                Err(text) => return message(400, "That cannot be done", text),
+            };
+            match send_decision(edge, person, &session, execution, &asked).await? {
+                Sent::Decided(view) => redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id)),
+                Sent::Refused { status: 400, problem, .. } => message(400, "That cannot be done", &problem_text(&problem)),
+                Sent::Refused { status, problem, view } => {
+                    page(status, html::approval_page(&view, &name, Some(html::Notice::problem(&problem_text(&problem)))))
+                }
+                Sent::Failed(error) => error_page(&error),
+            }
+        }
+        _ => api_error(&WireError::method_not_allowed()),
+    }
+}
+
+type Fields = Vec<(String, String)>;
+
+async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
+    let kind = header(request.headers(), "content-type").unwrap_or_default();
+    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(WireError::bad_request("The form was not sent as a form."));
+    }
+    let bytes = read_body(request, DECISION_LIMIT).await.map_err(|_| WireError::body_too_large(DECISION_LIMIT))?;
+    Ok(url::form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+}
+
+fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn reason_of(fields: &Fields, name: &str) -> Option<String> {
+    let text: String = field(fields, name)?.trim().chars().take(REASON_LIMIT).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+fn decision_of(fields: &Fields) -> Result<DecisionRequest, &'static str> {
+    let action = field(fields, "action").unwrap_or_default();
+    if let Some(verdict) = Verdict::parse(action) {
+        let digest = field(fields, "digest").unwrap_or_default().to_owned();
+        let reason = reason_of(fields, "reason");
+        return Ok(DecisionRequest { all: Some(DecisionOnAll { digest, verdict, reason }), items: Vec::new() });
+    }
+    if action != "items" {
+        return Err("Choose what to do: approve, decline or cancel.");
+    }
+    let mut items = Vec::new();
+    for (name, value) in fields {
+        let Some(call) = name.strip_prefix("choice-").and_then(|call| call.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Some(verdict) = Verdict::parse(value) else {
+            continue;
+        };
+        items.push(DecisionOnCall {
+            call,
+            digest: field(fields, &format!("digest-{call}")).unwrap_or_default().to_owned(),
+            verdict,
+            reason: reason_of(fields, &format!("reason-{call}")).or_else(|| reason_of(fields, "reason")),
+        });
+    }
+    if items.is_empty() {
+        return Err("Choose for at least one call whether to approve or to decline it.");
+    }
+    Ok(DecisionRequest { all: None, items })
+}

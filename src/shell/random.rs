@@ -1,0 +1,22 @@
+//! The only place that draws randomness.
+
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = crypto, js_name = getRandomValues, catch)]
+    fn get_random_values(buffer: &mut [u8]) -> Result<JsValue, JsValue>;
+}
+
+/// Random bytes from the platform's generator.
+pub(crate) fn random_bytes<const N: usize>() -> worker::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    get_random_values(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Random bytes as hexadecimal text.
+pub(crate) fn random_hex<const N: usize>() -> worker::Result<String> {
+    let bytes = random_bytes::<N>()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,306 @@
+//! Starts and ends Dynamic Workers, and turns what they say into plain values. Believes nothing.
+
+use std::rc::Rc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use wasm_bindgen::JsCast;
+use wasm_bindgen::prelude::*;
+use worker::Env;
+
+use crate::catalog::canonical::canonical_json;
+use crate::catalog::schema::json_depth_within;
+use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
+
+/// The version of the prelude that new executions start with.
+pub(crate) const PRELUDE_VERSION: u32 = 1;
+const PRELUDE: &str = include_str!("prelude.js");
+/// Pinned: a program must behave tomorrow as it did when it stopped.
+const CODE: &str = r#"{"compatibilityDate":"2026-10-01","compatibilityFlags":["disallow_eval_during_startup","disallow_importable_env","no_nodejs_compat","no_nodejs_compat_v2","disable_weak_ref"]}"#;
+/// Characters of an address that a program may write.
+const ADDRESS_LIMIT: usize = 256;
+/// Depth of nesting of a call's arguments.
+const DEPTH_LIMIT: usize = 128;
+
+#[wasm_bindgen(module = "/src/shell/sandbox.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    #[allow(clippy::too_many_arguments, reason = "the shape of the JavaScript function")]
+    fn start_sandbox(
+        loader: &JsValue,
+        id: &str,
+        code: &str,
+        prelude: &str,
+        program: &str,
+        boot: &str,
+        turn: &JsValue,
+        lost: &JsValue,
+    ) -> Result<SandboxHandle, JsValue>;
+
+    #[derive(Clone, Debug)]
+    type SandboxHandle;
+
+    #[wasm_bindgen(method, catch)]
+    fn drop(this: &SandboxHandle) -> Result<(), JsValue>;
+}
+
+/// A running sandbox.
+pub(crate) struct Sandbox {
+    /// The number of the attempt.
+    pub(crate) attempt: u32,
+    /// Turns heard so far.
+    pub(crate) turns: u32,
+    handle: Option<SandboxHandle>,
+    answer: Option<js_sys::Function>,
+    _turn: Closure<dyn FnMut(String) -> js_sys::Promise>,
+    _lost: Closure<dyn FnMut(String)>,
+}
+
+/// The Worker Loader binding; `None` where the account has none.
+pub(crate) fn loader(env: &Env) -> Option<JsValue> {
+    js_sys::Reflect::get(env.as_ref(), &"LOADER".into()).ok().filter(|value| !value.is_undefined())
+}
+
+/// Whether this release still has the prelude of a version.
+pub(crate) fn has_prelude(version: u32) -> bool {
+    version == PRELUDE_VERSION
+}
+
+impl Sandbox {
+    /// Starts a sandbox. `on_turn` gets the text of each turn and a function that answers it,
+    /// `on_lost` the reason when it ends by itself.
+    pub(crate) fn start(
+        loader: &JsValue,
+        id: &str,
+        program: &ProgramRow,
+        boot: &Boot,
+        on_turn: impl Fn(String, js_sys::Function) + 'static,
+        on_lost: impl Fn(String) + 'static,
+    ) -> Result<Self, String> {
+        let turn = Closure::<dyn FnMut(String) -> js_sys::Promise>::own_assert_unwind_safe(move |text: String| {
+            let on_turn = &on_turn;
+            let mut text = Some(text);
+            js_sys::Promise::new(&mut |resolve, _| {
+                if let Some(text) = text.take() {
+                    on_turn(text, resolve);
+                }
+            })
+        });
+        let lost = Closure::<dyn FnMut(String)>::own_assert_unwind_safe(on_lost);
+        let handle = start_sandbox(
+            loader,
+            id,
+            CODE,
+            PRELUDE,
+            &program.compiled,
+            &boot_text(boot),
+            turn.as_ref().unchecked_ref(),
+            lost.as_ref().unchecked_ref(),
+        )
+        .map_err(|error| format!("{error:?}"))?;
+        Ok(Self { attempt: boot.attempt, turns: 0, handle: Some(handle), answer: None, _turn: turn, _lost: lost })
+    }
+
+    /// Keeps what answers the present turn.
+    pub(crate) fn expect_answer(&mut self, answer: js_sys::Function) {
+        self.answer = Some(answer);
+    }
+
+    /// Answers the present turn.
+    pub(crate) fn answer(&mut self, deliveries: &[Delivery]) {
+        self.reply(&deliveries_text(deliveries));
+    }
+
+    /// Ends it. Nothing that it says later is heard.
+    pub(crate) fn end(&mut self) {
+        self.reply("");
+        if let Some(handle) = self.handle.take() {
+            // An isolate that is gone already cannot be ended again.
+            let _ = handle.drop();
+        }
+    }
+
+    fn reply(&mut self, text: &str) {
+        if let Some(answer) = self.answer.take() {
+            // A promise's resolve function does not throw.
+            let _ = answer.call1(&JsValue::UNDEFINED, &text.into());
+        }
+    }
+}
+
+fn boot_text(boot: &Boot) -> String {
+    format!(
+        r#"{{"startedAt":{},"seed":{},"settled":{}}}"#,
+        boot.started_at,
+        Value::String(boot.seed.clone()),
+        deliveries_text(&boot.settled)
+    )
+}
+
+fn deliveries_text(deliveries: &[Delivery]) -> String {
+    let mut text = String::from("[");
+    for delivery in deliveries {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        let result = serde_json::to_string(&*delivery.result).unwrap_or_else(|_| "\"null\"".to_owned());
+        text.push_str(&format!("[{},{},{result}]", delivery.seq, delivery.at));
+    }
+    text.push(']');
+    text
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TurnText {
+    calls: Vec<CallText>,
+    #[serde(default)]
+    finish: Option<FinishText>,
+    #[serde(default)]
+    logs: Vec<LogText>,
+    #[serde(default)]
+    logs_cut: bool,
+    #[serde(default)]
+    emitted: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct CallText {
+    seq: u32,
+    address: String,
+    #[serde(default)]
+    arguments: Option<String>,
+    #[serde(default)]
+    fault: Option<String>,
+    #[serde(default)]
+    line: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct FinishText {
+    #[serde(default)]
+    result: Option<String>,
+    #[serde(default)]
+    error: Option<ErrorText>,
+}
+
+#[derive(Deserialize)]
+struct ErrorText {
+    code: String,
+    message: String,
+    #[serde(default)]
+    line: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct LogText {
+    level: String,
+    text: String,
+}
+
+/// Reads a turn; `lines` maps compiled lines to the program's.
+pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, Option<Finish>), String> {
+    if !json_depth_within(text, DEPTH_LIMIT) {
+        return Err("the sandbox sent a message that is nested too deeply".to_owned());
+    }
+    let turn: TurnText = serde_json::from_str(text).map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
+    let source_line = |line: Option<u32>| {
+        let index = usize::try_from(line?).ok()?.checked_sub(1)?;
+        lines.get(index).copied().filter(|line| *line > 0)
+    };
+    let calls = turn
+        .calls
+        .into_iter()
+        .map(|call| IssuedCall {
+            seq: call.seq,
+            address: call.address.chars().take(ADDRESS_LIMIT).collect(),
+            arguments: arguments_of(call.arguments, call.fault),
+            line: source_line(call.line),
+        })
+        .collect();
+    let finish = turn.finish.map(|finish| Finish {
+        result: match finish.error {
+            Some(error) => Err(ProgramError {
+                code: error.code.chars().take(64).collect(),
+                message: rewrite_lines(&error.message, &source_line),
+                line: source_line(error.line),
+            }),
+            None => Ok(finish.result.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())),
+        },
+        emitted: turn.emitted.into_iter().filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()).collect(),
+        logs: turn
+            .logs
+            .into_iter()
+            .map(|line| LogLine {
+                level: line.level.chars().take(16).collect(),
+                text: rewrite_lines(&line.text, &source_line),
+            })
+            .collect(),
+        logs_cut: turn.logs_cut,
+    });
+    Ok((calls, finish))
+}
+
+fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<str>, String> {
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    let text = arguments.unwrap_or_else(|| "{}".to_owned());
+    if !json_depth_within(&text, DEPTH_LIMIT) {
+        return Err("The arguments are nested too deeply.".to_owned());
+    }
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value @ Value::Object(_)) => Ok(canonical_json(&value).into()),
+        Ok(_) => Err("The arguments of a call have to be one object.".to_owned()),
+        Err(_) => Err("The arguments of a call have to be JSON.".to_owned()),
+    }
+}
+
+/// The prelude knows compiled lines only; people know the program's.
+fn rewrite_lines(text: &str, source_line: &impl Fn(Option<u32>) -> Option<u32>) -> String {
+    const MARK: &str = "(at compiled line ";
+    let Some((before, after)) = text.split_once(MARK) else {
+        return text.to_owned();
+    };
+    let Some((number, rest)) = after.split_once(')') else {
+        return text.to_owned();
+    };
+    match source_line(number.parse().ok()) {
+        Some(line) => format!("{before}(line {line}){rest}"),
+        None => format!("{}{rest}", before.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_turns_are_errors_not_panics() {
+        for text in ["", "null", "[]", "{\"calls\":1}", "{\"calls\":[{\"seq\":-1,\"address\":\"a\"}]}", &"[".repeat(500)] {
+            assert!(parse_turn(text, &[]).is_err(), "{text:.40}");
+        }
+    }
+
+    #[test]
+    fn arguments_become_canonical_or_a_reason() {
+        let arguments = |text: &str| {
+            let turn = format!(r#"{{"calls":[{{"seq":0,"address":"a.b","arguments":{},"line":2}}]}}"#, Value::String(text.to_owned()));
+            parse_turn(&turn, &[0, 7]).unwrap().0.remove(0)
+        };
+        let call = arguments(r#"{"b":1, "a":10000000000000000001}"#);
+        assert_eq!(call.arguments.as_deref(), Ok(r#"{"a":10000000000000000001,"b":1}"#));
+        assert_eq!(call.line, Some(7));
+        for text in ["[]", "1", "\"x\"", "{", "null"] {
+            assert!(arguments(text).arguments.is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_are_those_of_the_program() {
+        let lines = |line: Option<u32>| line.map(|line| line + 10);
+        assert_eq!(rewrite_lines("Error: x (at compiled line 3) y", &lines), "Error: x (line 13) y");
+        assert_eq!(rewrite_lines("no mark", &lines), "no mark");
+        assert_eq!(rewrite_lines("x (at compiled line 3)", &|_| None), "x");
+    }
+}

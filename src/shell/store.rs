@@ -1,0 +1,306 @@
+//! The session object's storage: session meta, activity, and the journal, in SQLite.
+//!
+//! | table | key | holds |
+//! |---|---|---|
+//! | `meta` | `schema-version`, `session-meta`, `last-activity-ms` | one value each |
+//! | `execution` | id | when it was started and when it ended |
+//! | `pause` | id | the execution it belongs to |
+//! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit |
+//!
+//! Reads create nothing: an object that was never opened has no table.
+
+use std::cell::Cell;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use worker::{SqlStorage, SqlStorageValue, State};
+
+use crate::engine::{CallRow, ExecutionRow, Outcome, PauseRow, ProgramRow, Write};
+use crate::session::{SCHEMA_VERSION, SessionMeta};
+
+/// Bytes of one part of a journal row; the platform's limit for a row is 2 MB.
+const PART_BYTES: usize = 1 << 20;
+
+const TABLES: [&str; 4] = [
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS execution (id TEXT PRIMARY KEY, created_at INTEGER NOT NULL, ended_at INTEGER)",
+    "CREATE TABLE IF NOT EXISTS pause (id TEXT PRIMARY KEY, execution TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS journal (execution TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, \
+     part INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (execution, kind, number, part))",
+];
+
+/// Why storage could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The platform failed.
+    #[error("storage failed: {0}")]
+    Platform(#[from] worker::Error),
+    /// A row is not what this release wrote.
+    #[error("row {row} is corrupt: {problem}")]
+    Corrupt {
+        /// Which.
+        row: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A newer release wrote here; touching it could lose data.
+    #[error("the stored layout {found} is newer than this release ({SCHEMA_VERSION})")]
+    Newer {
+        /// The layout found.
+        found: u32,
+    },
+}
+
+/// The storage of one session object.
+#[derive(Debug)]
+pub(crate) struct SessionStore {
+    sql: SqlStorage,
+    has_tables: Cell<bool>,
+}
+
+impl SessionStore {
+    pub(crate) fn new(state: &State) -> Self {
+        Self { sql: state.storage().sql(), has_tables: Cell::new(false) }
+    }
+
+    /// Whether anything was ever written here. Refuses a layout from the future.
+    pub(crate) fn exists(&self) -> Result<bool, StoreError> {
+        if self.has_tables.get() {
+            return Ok(true);
+        }
+        let found = self.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'", vec![])?;
+        if found.is_empty() {
+            return Ok(false);
+        }
+        let version = self.meta("schema-version")?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        if version > SCHEMA_VERSION {
+            return Err(StoreError::Newer { found: version });
+        }
+        self.has_tables.set(true);
+        Ok(true)
+    }
+
+    /// Writes a new session; the first write of an object.
+    pub(crate) fn open(&self, meta: &SessionMeta) -> Result<(), StoreError> {
+        for table in TABLES {
+            self.sql.exec(table, None)?;
+        }
+        self.put_meta("schema-version", &SCHEMA_VERSION.to_string())?;
+        self.put_session_meta(meta)?;
+        self.put_last_activity(meta.created_at)?;
+        self.has_tables.set(true);
+        Ok(())
+    }
+
+    pub(crate) fn session_meta(&self) -> Result<Option<SessionMeta>, StoreError> {
+        if !self.exists()? {
+            return Ok(None);
+        }
+        self.meta("session-meta")?.map(|text| parse("session-meta", &text)).transpose()
+    }
+
+    pub(crate) fn put_session_meta(&self, meta: &SessionMeta) -> Result<(), StoreError> {
+        self.put_meta("session-meta", &to_text("session-meta", meta)?)
+    }
+
+    pub(crate) fn last_activity(&self) -> Result<u64, StoreError> {
+        Ok(self.meta("last-activity-ms")?.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    pub(crate) fn put_last_activity(&self, at: u64) -> Result<(), StoreError> {
+        self.put_meta("last-activity-ms", &at.to_string())
+    }
+
+    fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.rows("SELECT value FROM meta WHERE key = ?", vec![key.into()])?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(text_of))
+    }
+
+    fn put_meta(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        self.sql.exec("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", vec![key.into(), value.into()])?;
+        Ok(())
+    }
+
+    // ---- journal ----------------------------------------------------------------------------
+
+    /// Writes rows of one execution. Between two awaits all of it is one transaction.
+    pub(crate) fn commit(&self, execution: &str, writes: &[Write]) -> Result<(), StoreError> {
+        for write in writes {
+            match write {
+                Write::Execution(row) => self.put_execution(row)?,
+                Write::Call(row) => self.put_row(execution, "call", row.seq, row)?,
+                Write::Pause(row) => {
+                    self.sql.exec(
+                        "INSERT OR IGNORE INTO pause (id, execution) VALUES (?, ?)",
+                        vec![row.id.as_str().into(), execution.into()],
+                    )?;
+                    self.put_row(execution, "pause", row.number, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_execution(&self, row: &ExecutionRow) -> Result<(), StoreError> {
+        let ended = row.ended_at.map(cast);
+        self.sql.exec(
+            "INSERT INTO execution (id, created_at, ended_at) VALUES (?, ?, ?) \
+             ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at",
+            vec![row.id.as_str().into(), cast(row.created_at).into(), ended.into()],
+        )?;
+        // The outcome may be large and never changes: it has a row of its own.
+        if let Some(outcome) = &row.outcome {
+            self.put_row(&row.id, "outcome", 0, outcome.as_ref())?;
+        }
+        self.put_row(&row.id, "execution", 0, &ExecutionRow { outcome: None, ..row.clone() })
+    }
+
+    pub(crate) fn put_program(&self, execution: &str, program: &ProgramRow) -> Result<(), StoreError> {
+        self.put_row(execution, "program", 0, program)
+    }
+
+    pub(crate) fn program(&self, execution: &str) -> Result<Option<ProgramRow>, StoreError> {
+        Ok(self.rows_of::<ProgramRow>(execution, "program")?.into_iter().next())
+    }
+
+    pub(crate) fn execution(&self, execution: &str) -> Result<Option<ExecutionRow>, StoreError> {
+        let Some(row) = self.rows_of::<ExecutionRow>(execution, "execution")?.into_iter().next() else {
+            return Ok(None);
+        };
+        let outcome = self.rows_of::<Outcome>(execution, "outcome")?.into_iter().next();
+        Ok(Some(ExecutionRow { outcome: outcome.map(Into::into), ..row }))
+    }
+
+    pub(crate) fn calls(&self, execution: &str) -> Result<Vec<CallRow>, StoreError> {
+        self.rows_of(execution, "call")
+    }
+
+    pub(crate) fn pauses(&self, execution: &str) -> Result<Vec<PauseRow>, StoreError> {
+        self.rows_of(execution, "pause")
+    }
+
+    /// Executions that have not ended.
+    pub(crate) fn open_executions(&self) -> Result<Vec<String>, StoreError> {
+        let rows = self.rows("SELECT id FROM execution WHERE ended_at IS NULL ORDER BY created_at, id", vec![])?;
+        Ok(rows.into_iter().filter_map(|row| row.into_iter().next().and_then(text_of)).collect())
+    }
+
+    pub(crate) fn execution_of_pause(&self, pause: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.rows("SELECT execution FROM pause WHERE id = ?", vec![pause.into()])?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(text_of))
+    }
+
+    /// When the execution that ended first did so.
+    pub(crate) fn oldest_end(&self) -> Result<Option<u64>, StoreError> {
+        let rows = self.rows("SELECT MIN(ended_at) FROM execution WHERE ended_at IS NOT NULL", vec![])?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of))
+    }
+
+    /// Forgets executions that ended at or before a time.
+    pub(crate) fn forget_ended(&self, until: u64) -> Result<(), StoreError> {
+        for table in ["journal", "pause"] {
+            self.sql.exec(
+                &format!("DELETE FROM {table} WHERE execution IN (SELECT id FROM execution WHERE ended_at <= ?)"),
+                vec![cast(until).into()],
+            )?;
+        }
+        self.sql.exec("DELETE FROM execution WHERE ended_at <= ?", vec![cast(until).into()])?;
+        Ok(())
+    }
+
+    fn put_row<T: Serialize>(&self, execution: &str, kind: &str, number: u32, row: &T) -> Result<(), StoreError> {
+        let text = to_text(kind, row)?;
+        let mut parts = 0_i64;
+        let mut rest = text.as_str();
+        loop {
+            let (part, after) = rest.split_at(floor_boundary(rest, PART_BYTES));
+            self.sql.exec(
+                "INSERT OR REPLACE INTO journal (execution, kind, number, part, json) VALUES (?, ?, ?, ?, ?)",
+                vec![execution.into(), kind.into(), i64::from(number).into(), parts.into(), part.into()],
+            )?;
+            parts += 1;
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        if parts > 1 || kind == "call" {
+            self.sql.exec(
+                "DELETE FROM journal WHERE execution = ? AND kind = ? AND number = ? AND part >= ?",
+                vec![execution.into(), kind.into(), i64::from(number).into(), parts.into()],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn rows_of<T: DeserializeOwned>(&self, execution: &str, kind: &str) -> Result<Vec<T>, StoreError> {
+        let rows = self.rows(
+            "SELECT number, json FROM journal WHERE execution = ? AND kind = ? ORDER BY number, part",
+            vec![execution.into(), kind.into()],
+        )?;
+        let mut texts: Vec<(u64, String)> = Vec::new();
+        for row in rows {
+            let mut columns = row.into_iter();
+            let (Some(number), Some(part)) =
+                (columns.next().and_then(integer_of), columns.next().and_then(text_of))
+            else {
+                return Err(StoreError::Corrupt { row: kind.to_owned(), problem: "a column is missing".to_owned() });
+            };
+            match texts.last_mut() {
+                Some((last, text)) if *last == number => text.push_str(&part),
+                _ => texts.push((number, part)),
+            }
+        }
+        texts.iter().map(|(number, text)| parse(&format!("{kind} {number} of {execution}"), text)).collect()
+    }
+
+    fn rows(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Vec<Vec<SqlStorageValue>>, StoreError> {
+        let cursor = self.sql.exec(query, bindings)?;
+        Ok(cursor.raw().collect::<worker::Result<Vec<_>>>()?)
+    }
+}
+
+/// The largest index up to `limit` that does not split a character.
+fn floor_boundary(text: &str, limit: usize) -> usize {
+    if text.len() <= limit {
+        return text.len();
+    }
+    (0..=limit).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
+}
+
+fn parse<T: DeserializeOwned>(row: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text)
+        .map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
+}
+
+fn to_text<T: Serialize>(row: &str, value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value)
+        .map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
+}
+
+fn text_of(value: SqlStorageValue) -> Option<String> {
+    match value {
+        SqlStorageValue::String(text) => Some(text),
+        SqlStorageValue::Null
+        | SqlStorageValue::Boolean(_)
+        | SqlStorageValue::Integer(_)
+        | SqlStorageValue::Float(_)
+        | SqlStorageValue::Blob(_) => None,
+    }
+}
+
+fn integer_of(value: SqlStorageValue) -> Option<u64> {
+    match value {
+        SqlStorageValue::Integer(number) => u64::try_from(number).ok(),
+        SqlStorageValue::Null
+        | SqlStorageValue::Boolean(_)
+        | SqlStorageValue::String(_)
+        | SqlStorageValue::Float(_)
+        | SqlStorageValue::Blob(_) => None,
+    }
+}
+
+/// Times stay far below the range in which the platform's numbers are exact.
+fn cast(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
+}
