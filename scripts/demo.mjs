@@ -12,7 +12,8 @@ import { ensureNode } from "./lib/node.mjs";
 import { ROOT } from "./lib/paths.mjs";
 import { bold, dim, Failure, green, runScript } from "./lib/report.mjs";
 
-const ACCOUNT = { account: "ada", organization: "example" };
+// In development mode the person in a browser is dev@dev, and only the account that asked may decide.
+const ACCOUNT = { account: "dev", organization: "dev" };
 const DECLINE_REASON = "Stock-taking is on until Friday: delete nothing before that.";
 /** Longer than RESUME_WAIT_MS, so that it is the gateway that ends a wait, and far from any proxy's limits. */
 const CALL_TIMEOUT_MS = 90_000;

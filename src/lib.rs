@@ -11,6 +11,7 @@ pub mod console;
 pub mod demo;
 pub mod engine;
 pub mod internal;
+pub mod json;
 pub mod policy;
 pub mod protocol;
 pub mod session;

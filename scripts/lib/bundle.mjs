@@ -1,7 +1,7 @@
 // Builds the Worker's bundle (index.js and index_bg.wasm), only when something that goes into it has changed.
 
 import { createHash } from "node:crypto";
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
@@ -43,6 +43,7 @@ export async function ensureBundle({ features = [] } = {}) {
     tools.workerBuild,
     [
       "--release",
+      "--no-opt",
       ...(unwinds ? ["--panic-unwind"] : []),
       ...["--out-dir", folder],
       ...(features.length > 0 ? ["--features", features.join(",")] : []),
@@ -52,15 +53,15 @@ export async function ensureBundle({ features = [] } = {}) {
       what: "worker-build",
       show: "problems",
       env: {
-        // worker-build would otherwise download these three from a code host.
+        // worker-build would otherwise download these two from a code host.
         WASM_BINDGEN_BIN: tools.wasmBindgen,
-        WASM_OPT_BIN: npmProgram("wasm-opt"),
         ESBUILD_BIN: npmProgram("esbuild"),
         // Its own backtrace would hide the compiler's message.
         RUST_BACKTRACE: "0",
       },
     },
   );
+  await makeSmaller(folder);
   stripFunctionNames(folder);
   say(`built in ${elapsed(since)}`);
   const stamp = { inputs, unwinds, sizes: gzippedSizes(folder) };
@@ -132,6 +133,27 @@ function readDirectory(path) {
     if (error.code === "ENOTDIR") return undefined;
     throw error;
   }
+}
+
+/**
+ * What the upload is measured by is the gzipped size, and LLVM has optimised for it already: on this crate wasm-opt's `-Os` takes
+ * twenty times as long as these passes and comes out 7 % larger after gzip (measured with binaryen 132).
+ */
+const WASM_OPT = [
+  ...["--duplicate-function-elimination", "--remove-unused-module-elements", "--vacuum"],
+  ...["--coalesce-locals", "--reorder-locals", "--reorder-functions"],
+  // What rustc's default target and wasm-bindgen use, and workerd knows; not --all-features, whose encodings it may not.
+  ...["mutable-globals", "sign-ext", "nontrapping-float-to-int", "bulk-memory", "multivalue", "reference-types", "exception-handling"].map(
+    (feature) => `--enable-${feature}`,
+  ),
+  "--debuginfo",
+];
+
+async function makeSmaller(folder) {
+  const path = join(ROOT, folder, "index_bg.wasm");
+  const smaller = join(ROOT, folder, "index_bg.smaller.wasm");
+  await run(npmProgram("wasm-opt"), [path, "-o", smaller, ...WASM_OPT], { cwd: ROOT, what: "wasm-opt" });
+  renameSync(smaller, path);
 }
 
 /**

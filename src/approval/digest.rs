@@ -6,13 +6,7 @@ use sha2::{Digest, Sha256};
 /// the tool's binding. SHA-256, 64 hexadecimal digits. Every part is preceded by its length, so
 /// that no two different inputs are the same bytes.
 #[must_use]
-pub fn call_digest(
-    execution: &str,
-    seq: u32,
-    address: &str,
-    arguments: &str,
-    binding: &str,
-) -> String {
+pub fn call_digest(execution: &str, seq: u32, address: &str, arguments: &str, binding: &str) -> String {
     digest_of(&[execution, &seq.to_string(), address, arguments, binding])
 }
 
@@ -60,10 +54,7 @@ mod tests {
     #[test]
     fn moving_a_character_between_parts_changes_the_digest() {
         assert_ne!(call_digest("e", 0, "ab", "c", "d"), call_digest("e", 0, "a", "bc", "d"));
-        assert_ne!(
-            pause_digest("p", ["ab", "c"].into_iter()),
-            pause_digest("p", ["a", "bc"].into_iter())
-        );
+        assert_ne!(pause_digest("p", ["ab", "c"].into_iter()), pause_digest("p", ["a", "bc"].into_iter()));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! checked arguments into the bytes of a request and an answer into a value. It never sends anything, never reads a
 //! clock, never sees a credential, and never fetches what a document refers to.
 
-pub mod canonical;
 pub mod openapi;
 pub mod schema;
 pub mod search;

@@ -11,9 +11,7 @@ pub fn words(text: &str) -> Vec<String> {
     let mut before: Option<char> = None;
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
-        if !character.is_alphanumeric() {
-            take_word(&mut words, &mut word);
-        } else {
+        if character.is_alphanumeric() {
             let next_is_lower = characters.peek().is_some_and(|next| next.is_lowercase());
             let starts = character.is_uppercase()
                 && before.is_some_and(|before| before.is_lowercase() || before.is_numeric() || (before.is_uppercase() && next_is_lower));
@@ -21,6 +19,8 @@ pub fn words(text: &str) -> Vec<String> {
                 take_word(&mut words, &mut word);
             }
             word.extend(character.to_lowercase());
+        } else {
+            take_word(&mut words, &mut word);
         }
         before = Some(character);
     }

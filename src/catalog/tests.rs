@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::canonical::canonical_json;
+use crate::json::canonical_json;
 use super::tool::{ToolError, ToolOutcome};
 
 #[test]

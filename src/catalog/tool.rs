@@ -60,7 +60,7 @@ impl Binding {
     /// What the person is shown and what the approval digest covers: method, origin, path template, serialisation and
     /// definition hash. `base_url` is the source's base, used where the tool has none of its own.
     ///
-    /// Feed it to [`canonical_json`](super::canonical::canonical_json) for the digest. The credential's id and version
+    /// Feed it to [`canonical_json`](crate::json::canonical_json) for the digest. The credential's id and version
     /// belong to the digest too; they are not known here.
     #[must_use]
     pub fn identity(&self, base_url: Option<&str>) -> Value {
@@ -219,7 +219,7 @@ pub enum BodyFormat {
 
 /// Where in the arguments the body is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "layout")]
+#[serde(rename_all = "camelCase", tag = "kind")]
 pub enum BodyLayout {
     /// One argument is the whole body.
     Whole {

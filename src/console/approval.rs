@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Verdict;
 use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow};
-use crate::protocol::tools::iso_time;
+use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
 
 /// Everything about one pause that a person or an approving program may see.

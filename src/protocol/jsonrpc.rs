@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::errors::WireError;
-use crate::catalog::schema::json_depth_within;
+use crate::json::json_depth_within;
 
 /// Bytes of a POST body.
 pub const BODY_LIMIT: usize = 4 << 20;

@@ -7,5 +7,5 @@ pub mod errors;
 pub mod headers;
 pub mod jsonrpc;
 pub mod sse;
-pub mod tools;
+pub mod time;
 pub mod version;

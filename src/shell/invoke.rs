@@ -9,7 +9,7 @@ use worker::{AbortController, Delay, Env, Fetch, Headers, Method, Request, Reque
 
 use super::organization;
 use crate::approval::{ShownCall, call_digest};
-use crate::catalog::canonical::canonical_json;
+use crate::json::canonical_json;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
 use crate::catalog::openapi::request::{HttpRequest, build_request};
 use crate::catalog::schema::check_arguments;

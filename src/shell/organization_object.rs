@@ -16,7 +16,7 @@ use worker::{
 
 use super::http::{header, json_response, load_settings, read_body};
 use super::organization::read_own_body;
-use crate::catalog::canonical::sha256_hex;
+use crate::json::sha256_hex;
 use crate::catalog::openapi::{ImportLimits, ImportOptions, import_openapi};
 use crate::catalog::search::{match_expression, words};
 use crate::catalog::tool::Tool;

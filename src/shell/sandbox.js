@@ -12,11 +12,11 @@ class Host extends RpcTarget {
   // Errors are values: a rejected callback would end in the sandbox, not here.
   turn(text) {
     if (typeof text !== "string" || text.length > TURN_LIMIT) return "";
-    return this.#turn(text);
+    return new Promise((resolve) => this.#turn(text, resolve));
   }
 }
 
-// Starts a sandbox. `turn(text)` returns a promise of the answer; `lost(message)` is called once
+// Starts a sandbox. `turn(text, answer)` is told each turn; `lost(message)` is called once
 // when the program's isolate ends, in whatever way.
 export function start_sandbox(loader, id, code, prelude, program, boot, turn, lost) {
   let entrypoint;

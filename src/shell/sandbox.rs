@@ -8,8 +8,8 @@ use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::*;
 use worker::Env;
 
-use crate::catalog::canonical::canonical_json;
-use crate::catalog::schema::json_depth_within;
+use crate::json::canonical_json;
+use crate::json::json_depth_within;
 use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
 
 /// The version of the prelude that new executions start with.
@@ -52,7 +52,7 @@ pub(crate) struct Sandbox {
     pub(crate) turns: u32,
     handle: Option<SandboxHandle>,
     answer: Option<js_sys::Function>,
-    _turn: Closure<dyn FnMut(String) -> js_sys::Promise>,
+    _turn: Closure<dyn FnMut(String, js_sys::Function)>,
     _lost: Closure<dyn FnMut(String)>,
 }
 
@@ -77,15 +77,7 @@ impl Sandbox {
         on_turn: impl Fn(String, js_sys::Function) + 'static,
         on_lost: impl Fn(String) + 'static,
     ) -> Result<Self, String> {
-        let turn = Closure::<dyn FnMut(String) -> js_sys::Promise>::own_assert_unwind_safe(move |text: String| {
-            let on_turn = &on_turn;
-            let mut text = Some(text);
-            js_sys::Promise::new(&mut |resolve, _| {
-                if let Some(text) = text.take() {
-                    on_turn(text, resolve);
-                }
-            })
-        });
+        let turn = Closure::<dyn FnMut(String, js_sys::Function)>::own_assert_unwind_safe(on_turn);
         let lost = Closure::<dyn FnMut(String)>::own_assert_unwind_safe(on_lost);
         let handle = start_sandbox(
             loader,

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ use crate::protocol::errors::{WireError, error_text, result_text};
 use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::{Body, Message, RequestId};
 use crate::protocol::sse::{KEEP_ALIVE, message_event};
-use crate::protocol::tools::{
+use crate::session::tools::{
     INSTRUCTIONS, ReportContext, SKILLS, code_mode_tools, execution_not_found, report_result, text_result,
 };
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
@@ -55,12 +56,14 @@ const CAPABILITIES_LIMIT: usize = 16 << 10;
 
 #[durable_object(alarm)]
 struct SessionDurableObject {
-    session: Rc<Session>,
+    // A panic ends one request; the next one reads what it needs from storage or finds it consistent,
+    // because no borrow is held across an await.
+    session: AssertUnwindSafe<Rc<Session>>,
 }
 
 impl DurableObject for SessionDurableObject {
     fn new(state: State, env: Env) -> Self {
-        Self { session: Rc::new(Session::new(state, env)) }
+        Self { session: AssertUnwindSafe(Rc::new(Session::new(state, env))) }
     }
 
     async fn fetch(&self, request: Request) -> worker::Result<Response> {
@@ -540,7 +543,7 @@ impl Session {
                 "status": decision.verdict.past_tense(),
                 "by": decision.by,
                 "reason": decision.reason,
-                "at": crate::protocol::tools::iso_time(decision.at),
+                "at": crate::protocol::time::iso_time(decision.at),
             }),
             DecisionError::NothingWaits => json!({ "code": "nothing_waits", "message": problem.to_string() }),
             DecisionError::DigestChanged { seq } => json!({ "code": "digest_changed", "message": problem.to_string(), "call": seq }),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::document::percent_decoded;
 use super::media::{MediaFamily, essence, family_of};
-use crate::catalog::schema::json_depth_within;
+use crate::json::json_depth_within;
 use crate::catalog::tool::{ToolError, ToolOutcome, raw_json};
 
 /// How much of an error's body is passed on.

@@ -9,7 +9,7 @@ use super::media::{MediaFamily, essence, family_of};
 use super::percent::{Reserved, encoded};
 use super::request::RequestError;
 use super::style::{plain_text, query_pairs};
-use crate::catalog::canonical::sha256_hex;
+use crate::json::sha256_hex;
 use crate::catalog::tool::{BodyBinding, BodyFormat, BodyLayout, BodyProperty, FileEncoding, FileValue};
 
 const LENIENT: GeneralPurposeConfig =

@@ -6,9 +6,11 @@
 pub mod answer;
 mod body;
 mod document;
+mod input;
 mod media;
 mod naming;
 mod operation;
+mod output;
 mod percent;
 pub mod request;
 mod servers;
@@ -28,12 +30,16 @@ use self::document::{Document, Members, Version};
 use self::naming::Unnamed;
 use self::operation::{Context, Operation};
 use self::servers::Origin;
-use super::schema::json_depth_within;
+use super::schema::clean::shortened;
+use crate::json::json_depth_within;
 use super::tool::{ParameterLocation, Tool};
 
 /// How deep a document nests at most. One operation or component by itself nests at most 127 levels, which is where
 /// `serde_json` stops.
 const MAX_DOCUMENT_DEPTH: usize = 256;
+
+/// The longest reason in a report.
+const MAX_REASON_CHARS: usize = 400;
 
 /// The members of a path item that are operations; `query` since `OpenAPI` 3.2.
 const METHODS: [&str; 9] = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
@@ -317,7 +323,12 @@ impl<'a> Importer<'a> {
 
     /// What was skipped, renamed or changed so far.
     #[must_use]
-    pub fn into_report(self) -> Vec<ReportEntry> {
+    pub fn into_report(mut self) -> Vec<ReportEntry> {
+        for entry in &mut self.report {
+            // Reasons quote the document, and a document can have names of any length.
+            entry.why = shortened(&entry.why, MAX_REASON_CHARS);
+            entry.operation = entry.operation.take().map(|operation| shortened(&operation, MAX_REASON_CHARS));
+        }
         self.report
     }
 

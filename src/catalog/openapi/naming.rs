@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::catalog::canonical::sha256_hex;
+use crate::json::sha256_hex;
 use crate::catalog::schema::keys::argument_key;
 use crate::catalog::tool::ParameterLocation;
 

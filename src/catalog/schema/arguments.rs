@@ -5,13 +5,14 @@
 //! because the upstream checks again. Patterns run in linear time, references only lead into the schema itself, and
 //! the work is bounded.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::decimal::Decimal;
-use super::depth::json_depth_within;
+use crate::json::json_depth_within;
 
 /// How many faults are reported.
 const MAX_FAULTS: usize = 20;
@@ -39,13 +40,13 @@ pub struct ArgumentFault {
 /// An object or array that came as a JSON string is parsed where the schema allows no string and the parsed value
 /// fits; nothing else is changed. At most 20 faults are reported.
 pub fn check_arguments(schema: &Value, arguments: Value) -> Result<Value, Vec<ArgumentFault>> {
-    let mut check = Check { root: schema, steps: 0 };
+    let mut check = Check::new(schema);
     if check.faults(schema, &arguments).is_empty() {
         return Ok(arguments);
     }
-    let mut check = Check { root: schema, steps: 0 };
+    let mut check = Check::new(schema);
     let parsed = check.parsed(schema, arguments, 0);
-    let mut check = Check { root: schema, steps: 0 };
+    let mut check = Check::new(schema);
     let mut faults = check.faults(schema, &parsed);
     if check.steps > MAX_STEPS {
         faults =
@@ -59,9 +60,59 @@ pub fn check_arguments(schema: &Value, arguments: Value) -> Result<Value, Vec<Ar
 struct Check<'s> {
     root: &'s Value,
     steps: usize,
+    /// Patterns are compiled once; `None`: this engine cannot.
+    patterns: HashMap<&'s str, Option<Rc<Regex>>>,
 }
 
 impl<'s> Check<'s> {
+    fn new(root: &'s Value) -> Self {
+        Self { root, steps: 0, patterns: HashMap::new() }
+    }
+
+    /// The pattern, where this engine has what it needs: look-around and back-references it does not have, on purpose.
+    fn compiled(&mut self, pattern: &'s str) -> Option<Rc<Regex>> {
+        let compile = || RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().ok().map(Rc::new);
+        self.patterns.entry(pattern).or_insert_with(compile).clone()
+    }
+
+    /// The schemas that count for a member: of its name, of patterns that its name has, or else of all other members.
+    fn member_schemas(&mut self, schema: &'s Map<String, Value>, name: &str) -> Vec<&'s Value> {
+        let mut found: Vec<&Value> =
+            schema.get("properties").and_then(|properties| properties.get(name)).into_iter().collect();
+        for (pattern, member) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten() {
+            self.steps += 1;
+            // A pattern that cannot be read might match: then `additionalProperties` must not refuse the member.
+            if self.compiled(pattern).is_none_or(|pattern| pattern.is_match(name)) {
+                found.push(member);
+            }
+        }
+        if found.is_empty() {
+            found.extend(schema.get("additionalProperties"));
+        }
+        found
+    }
+
+    fn check_string(
+        &mut self,
+        schema: &'s Map<String, Value>,
+        text: &str,
+        path: &str,
+        faults: &mut Vec<ArgumentFault>,
+    ) {
+        let length = || text.chars().count();
+        if let Some(least) = limit(schema, "minLength").filter(|least| length() < *least) {
+            fault(faults, path, format!("must have at least {least} characters"));
+        }
+        if let Some(most) = limit(schema, "maxLength").filter(|most| length() > *most) {
+            fault(faults, path, format!("must have at most {most} characters"));
+        }
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+            && self.compiled(pattern).is_some_and(|compiled| !compiled.is_match(text))
+        {
+            fault(faults, path, format!("must match the pattern {pattern}"));
+        }
+    }
+
     fn faults(&mut self, schema: &'s Value, value: &Value) -> Vec<ArgumentFault> {
         let mut faults = Vec::new();
         self.check(schema, value, &mut String::new(), 0, &mut faults);
@@ -119,7 +170,7 @@ impl<'s> Check<'s> {
         }
         match value {
             Value::Number(number) => check_number(schema, &Decimal::of(number), path, faults),
-            Value::String(text) => check_string(schema, text, path, faults),
+            Value::String(text) => self.check_string(schema, text, path, faults),
             Value::Array(items) => self.check_array(schema, items, path, depth, faults),
             Value::Object(members) => self.check_object(schema, members, path, depth, faults),
             Value::Null | Value::Bool(_) => {}
@@ -238,7 +289,7 @@ impl<'s> Check<'s> {
             let end = path.len();
             path.push('/');
             path.push_str(&pointer_token(name));
-            let member_schemas = member_schemas(schema, name);
+            let member_schemas = self.member_schemas(schema, name);
             for member_schema in &member_schemas {
                 if **member_schema == Value::Bool(false) {
                     fault(faults, path, unknown_message(schema, name));
@@ -307,7 +358,7 @@ impl<'s> Check<'s> {
             }
             Value::Object(object) => {
                 let object = object.into_iter().map(|(name, member)| {
-                    let schemas = member_schemas(members, &name);
+                    let schemas = self.member_schemas(members, &name);
                     let member =
                         schemas.into_iter().fold(member, |member, schema| self.parsed(schema, member, depth + 1));
                     (name, member)
@@ -344,21 +395,6 @@ impl<'s> Check<'s> {
     }
 }
 
-/// The schemas that count for a member: of its name, of patterns that its name has, or else of all other members.
-fn member_schemas<'s>(schema: &'s Map<String, Value>, name: &str) -> Vec<&'s Value> {
-    let named = schema.get("properties").and_then(|properties| properties.get(name));
-    let patterns = schema.get("patternProperties").and_then(Value::as_object);
-    let matching = patterns.into_iter().flatten().filter(|(pattern, _)| {
-        // A pattern that cannot be read might match: then `additionalProperties` must not refuse the member.
-        compiled(pattern).is_none_or(|pattern| pattern.is_match(name))
-    });
-    let mut found: Vec<&Value> = named.into_iter().chain(matching.map(|(_, schema)| schema)).collect();
-    if found.is_empty() {
-        found.extend(schema.get("additionalProperties"));
-    }
-    found
-}
-
 fn check_number(schema: &Map<String, Value>, value: &Decimal, path: &str, faults: &mut Vec<ArgumentFault>) {
     let bound = |keyword: &str| match schema.get(keyword) {
         Some(Value::Number(number)) => Some((Decimal::of(number), number)),
@@ -379,26 +415,6 @@ fn check_number(schema: &Map<String, Value>, value: &Decimal, path: &str, faults
     if let Some((_, stated)) = bound("multipleOf").filter(|(step, _)| value.is_multiple_of(step) == Some(false)) {
         fault(faults, path, format!("must be a multiple of {stated}"));
     }
-}
-
-fn check_string(schema: &Map<String, Value>, text: &str, path: &str, faults: &mut Vec<ArgumentFault>) {
-    let length = || text.chars().count();
-    if let Some(least) = limit(schema, "minLength").filter(|least| length() < *least) {
-        fault(faults, path, format!("must have at least {least} characters"));
-    }
-    if let Some(most) = limit(schema, "maxLength").filter(|most| length() > *most) {
-        fault(faults, path, format!("must have at most {most} characters"));
-    }
-    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
-        && compiled(pattern).is_some_and(|pattern| !pattern.is_match(text))
-    {
-        fault(faults, path, format!("must match the pattern {pattern}"));
-    }
-}
-
-/// The pattern, where this engine has what it needs: look-around and back-references it does not have, on purpose.
-fn compiled(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().ok()
 }
 
 fn unknown_message(schema: &Map<String, Value>, name: &str) -> String {

@@ -26,6 +26,9 @@ const MAX_DESCRIPTION_CHARS: usize = 500;
 /// How many definitions that do not fit are tried before the rest is left open.
 const MAX_MISFITS: usize = 4;
 
+/// How many properties are laid flat; an object with more is one argument.
+const MAX_FLAT_PROPERTIES: usize = 1_000;
+
 /// The largest schema that is written in place of a `$ref` to it, in bytes.
 const INLINE_BYTES: usize = 400;
 
@@ -210,6 +213,9 @@ impl<'r> Cleaner<'r> {
                 continue;
             }
             flat.left_out.remove(name);
+            if flat.properties.len() >= MAX_FLAT_PROPERTIES {
+                return None;
+            }
             match flat.properties.iter_mut().find(|(known, _)| known == name) {
                 // Of two members that describe the same property, the later one says more in practice.
                 Some((_, known)) => *known = property,
@@ -372,13 +378,8 @@ impl<'r> Cleaner<'r> {
                     None
                 }
                 "enum" => value.as_array().filter(|values| !values.is_empty()).map(|values| {
-                    let mut distinct: Vec<Value> = Vec::with_capacity(values.len());
-                    for value in values {
-                        if !distinct.contains(value) {
-                            distinct.push(value.clone());
-                        }
-                    }
-                    Value::Array(distinct)
+                    let mut seen = HashSet::new();
+                    values.iter().filter(|value| seen.insert(value.to_string())).cloned().collect()
                 }),
                 "const" | "default" => Some(value.clone()),
                 "format" | "pattern" | "contentEncoding" | "contentMediaType" => {
@@ -507,15 +508,16 @@ impl<'r> Cleaner<'r> {
         clean: &mut Map<String, Value>,
     ) {
         let mut required: Vec<Value> = Vec::new();
+        let mut seen = HashSet::new();
         for name in required_names(schema) {
-            let key = Value::from(self.property_key(&name));
+            let key = self.property_key(&name);
             // What is required but not described cannot be given by anyone who goes by the schema.
             let described = clean
                 .get("properties")
                 .and_then(Value::as_object)
-                .is_none_or(|properties| key.as_str().is_some_and(|key| properties.contains_key(key)));
-            if described && !left_out.contains(&name) && !required.contains(&key) {
-                required.push(key);
+                .is_none_or(|properties| properties.contains_key(&key));
+            if described && !left_out.contains(&name) && seen.insert(key.clone()) {
+                required.push(Value::from(key));
             }
         }
         if !required.is_empty() {

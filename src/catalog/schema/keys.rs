@@ -1,6 +1,6 @@
 //! Keys of properties that every client takes.
 
-use crate::catalog::canonical::sha256_hex;
+use crate::json::sha256_hex;
 
 /// The longest key; clients refuse longer ones.
 const MAX_KEY_CHARS: usize = 64;

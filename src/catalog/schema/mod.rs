@@ -7,12 +7,10 @@ pub mod arguments;
 pub(crate) mod clean;
 mod client;
 mod decimal;
-pub mod depth;
 pub(crate) mod keys;
 
 pub use arguments::{ArgumentFault, check_arguments};
 pub use client::{input_for_clients, output_for_clients};
-pub use depth::json_depth_within;
 
 #[cfg(test)]
 mod tests;

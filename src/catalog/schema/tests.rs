@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use super::{ArgumentFault, check_arguments, input_for_clients, json_depth_within, output_for_clients};
+use super::{ArgumentFault, check_arguments, input_for_clients, output_for_clients};
+use crate::json::json_depth_within;
 
 fn check(schema: &Value, arguments: &str) -> Result<Value, Vec<ArgumentFault>> {
     check_arguments(schema, serde_json::from_str(arguments).unwrap())

@@ -13,8 +13,6 @@ pub enum Construct {
     Namespace,
     /// `export default class {}`: a class is no entry point.
     DefaultClass,
-    /// `await` in an enum's initialiser, which is not asynchronous.
-    AwaitInEnum,
 }
 
 impl Construct {
@@ -22,12 +20,9 @@ impl Construct {
     fn advice(self) -> &'static str {
         match self {
             Self::Decorator => "decorators are not supported; call the function yourself",
-            Self::AutoAccessor => {
-                "`accessor` is not supported; write a field or a getter and a setter"
-            }
+            Self::AutoAccessor => "`accessor` is not supported; write a field or a getter and a setter",
             Self::Namespace => "namespaces with code are not supported; use an object or functions",
             Self::DefaultClass => "a class cannot be the default export; export a function",
-            Self::AwaitInEnum => "`await` is not possible in an enum; use a constant object",
         }
     }
 }
@@ -39,9 +34,7 @@ impl Construct {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// There is nothing to run.
-    #[error(
-        "The program is empty: send statements, a function, or one code block that does something."
-    )]
+    #[error("The program is empty: send statements, a function, or one code block that does something.")]
     Empty,
     /// The text exceeds the limit.
     #[error(
@@ -54,9 +47,7 @@ pub enum CompileError {
         limit: usize,
     },
     /// The text holds several code blocks, so it is not clear which one to run.
-    #[error(
-        "The text holds more than one code block, the second at line {line}: send exactly one program."
-    )]
+    #[error("The text holds more than one code block, the second at line {line}: send exactly one program.")]
     SeveralBlocks {
         /// Line of the second block's opening fence.
         line: u32,
@@ -100,9 +91,7 @@ pub enum CompileError {
         text: String,
     },
     /// `import.meta`.
-    #[error(
-        "Line {line}, column {column} (`{text}`) uses `import.meta`, which a program does not have: remove it."
-    )]
+    #[error("Line {line}, column {column} (`{text}`) uses `import.meta`, which a program does not have: remove it.")]
     ImportMeta {
         /// Line of the expression.
         line: u32,

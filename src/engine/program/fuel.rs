@@ -6,10 +6,9 @@
 
 use oxc_allocator::{Allocator, TakeIn};
 use oxc_ast::ast::{
-    ArrowFunctionBody, ArrowFunctionExpression, AssignmentPattern, BindingProperty, CallExpression,
-    DoWhileStatement, Expression, ForInStatement, ForOfStatement, ForStatement, FormalParameter,
-    Function, FunctionBody, NumberBase, Program, PropertyDefinition, Statement, StaticBlock,
-    WhileStatement,
+    ArrowFunctionBody, ArrowFunctionExpression, AssignmentPattern, BindingProperty, CallExpression, DoWhileStatement,
+    Expression, ForInStatement, ForOfStatement, ForStatement, FormalParameter, Function, FunctionBody, NumberBase,
+    Program, PropertyDefinition, Statement, StaticBlock, WhileStatement,
 };
 use oxc_ast::builder::AstBuilder;
 use oxc_ast_visit::{VisitMut, walk_mut};
@@ -17,11 +16,7 @@ use oxc_span::{GetSpan, SPAN, Span};
 use oxc_syntax::scope::ScopeFlags;
 
 /// Inserts calls of `counter`, a name that the program does not use.
-pub(super) fn insert_fuel<'a>(
-    program: &mut Program<'a>,
-    counter: &'a str,
-    allocator: &'a Allocator,
-) {
+pub(super) fn insert_fuel<'a>(program: &mut Program<'a>, counter: &'a str, allocator: &'a Allocator) {
     let builder = AstBuilder::new(allocator);
     Fuel { counter, builder, in_generator_parameters: false }.visit_program(program);
 }
@@ -52,8 +47,7 @@ impl<'a> Fuel<'a> {
         }
         let span = expression.span();
         let value = expression.take_in(&self.builder);
-        *expression =
-            Expression::new_sequence_expression(span, [self.call(span), value], &self.builder);
+        *expression = Expression::new_sequence_expression(span, [self.call(span), value], &self.builder);
     }
 
     /// A loop's body → `{ $fuel(); body }`
@@ -106,8 +100,7 @@ impl<'a> VisitMut<'a> for Fuel<'a> {
             let value = value.take_in(&self.builder);
             let result = Statement::new_return_statement(value_span, Some(value), &self.builder);
             let statements = [self.statement(span), result];
-            it.body =
-                ArrowFunctionBody::new_function_body(value_span, [], statements, &self.builder);
+            it.body = ArrowFunctionBody::new_function_body(value_span, [], statements, &self.builder);
         }
     }
 

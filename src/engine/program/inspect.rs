@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use oxc_ast::ast::{
-    AccessorProperty, AwaitExpression, BinaryOperator, Decorator, ExportAllDeclaration,
-    ExportDeclaration, ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration,
-    Expression, ImportDeclaration, ImportExpression, ImportMeta, Program, TSEnumDeclaration,
-    TSEnumMember, TSEnumMemberName, TSExportAssignment, TSExternalModuleDeclaration,
-    TSGlobalDeclaration, TSImportEqualsDeclaration, TSImportType, TSNamespaceDeclaration,
+    AccessorProperty, BinaryOperator, Decorator, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration,
+    ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression, ImportDeclaration,
+    ImportExpression, ImportMeta, Program, TSEnumDeclaration, TSEnumMember, TSEnumMemberName, TSExportAssignment,
+    TSExternalModuleDeclaration, TSGlobalDeclaration, TSImportEqualsDeclaration, TSImportType, TSNamespaceDeclaration,
     TSNamespaceExportDeclaration,
 };
 use oxc_ast_visit::{Visit, walk};
@@ -61,7 +60,6 @@ struct Inspector<'a> {
     finding: Option<(Finding, Span)>,
     has_default: bool,
     enums: usize,
-    in_enum: bool,
     /// Length of the longest enum member of a name.
     lengths: HashMap<&'a str, u64>,
     enum_text: u64,
@@ -87,9 +85,7 @@ impl<'a> Inspector<'a> {
                     NUMBER_LENGTH
                 }
             }
-            Expression::UnaryExpression(unary) => {
-                self.text_length(&unary.argument).max(NUMBER_LENGTH)
-            }
+            Expression::UnaryExpression(unary) => self.text_length(&unary.argument).max(NUMBER_LENGTH),
             Expression::BinaryExpression(binary) if binary.operator == BinaryOperator::Addition => {
                 let left = self.text_length(&binary.left);
                 left.saturating_add(self.text_length(&binary.right))
@@ -192,21 +188,12 @@ impl<'a> Visit<'a> for Inspector<'a> {
         self.find(Finding::Construct(Construct::AutoAccessor), it.span);
     }
 
-    fn visit_await_expression(&mut self, it: &AwaitExpression<'a>) {
-        if self.in_enum {
-            self.find(Finding::Construct(Construct::AwaitInEnum), it.span);
-        }
-        walk::walk_await_expression(self, it);
-    }
-
     fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
         self.enums += 1;
         if self.enums > ENUM_LIMIT {
             self.find(Finding::Complex, it.span);
         }
-        let in_enum = std::mem::replace(&mut self.in_enum, true);
         walk::walk_ts_enum_declaration(self, it);
-        self.in_enum = in_enum;
     }
 
     fn visit_ts_enum_member(&mut self, it: &TSEnumMember<'a>) {
@@ -218,9 +205,7 @@ impl<'a> Visit<'a> for Inspector<'a> {
             }
             let name = match &it.id {
                 TSEnumMemberName::Identifier(name) => Some(name.name.as_str()),
-                TSEnumMemberName::String(name) | TSEnumMemberName::ComputedString(name) => {
-                    Some(name.value.as_str())
-                }
+                TSEnumMemberName::String(name) | TSEnumMemberName::ComputedString(name) => Some(name.value.as_str()),
                 TSEnumMemberName::ComputedTemplateString(_) => None,
             };
             if let Some(name) = name {

@@ -8,11 +8,7 @@ use super::source::{Source, script_lines};
 ///
 /// A line without an origin of its own has that of the line before it: the printer maps a position
 /// only once. The wrapper's lines before and after the program have none.
-pub(super) fn line_table(
-    javascript: &str,
-    map: Option<&SourceMap<'_>>,
-    source: &Source<'_>,
-) -> Vec<u32> {
+pub(super) fn line_table(javascript: &str, map: Option<&SourceMap<'_>>, source: &Source<'_>) -> Vec<u32> {
     let origins = script_lines(source.text(), source.first_line());
     let mut lines = vec![0; script_lines(javascript, 1).len()];
     let mut last_mapped = 0;

@@ -1,9 +1,7 @@
 //! Finds the code blocks of a Markdown text: models wrap programs in fences.
 
 /// Info words of blocks that may hold a program; a block without one may, too.
-const LANGUAGES: [&str; 11] = [
-    "", "ts", "typescript", "js", "javascript", "mts", "cts", "mjs", "cjs", "tsx", "jsx",
-];
+const LANGUAGES: [&str; 11] = ["", "ts", "typescript", "js", "javascript", "mts", "cts", "mjs", "cjs", "tsx", "jsx"];
 
 /// A fenced block whose language is TypeScript, JavaScript, or not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! The text is parsed on its own and printed from its syntax tree, so that no text can reach out of
 //! the function around it.
 
+mod diagnostic;
 mod error;
 mod fuel;
 mod inspect;
@@ -18,17 +19,20 @@ mod source;
 mod tokens;
 mod wrap;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Program;
 use oxc_codegen::{Codegen, CodegenOptions, CommentOptions};
-use oxc_diagnostics::{Diagnostics, OxcDiagnostic};
 use oxc_parser::{ParseOptions, Parser};
 use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
 use oxc_transformer::{TransformOptions, Transformer};
 
+use diagnostic::reject;
 pub use error::{CompileError, Construct};
 use names::Names;
 use nesting::{Refusal, check_nesting};
@@ -37,9 +41,6 @@ use tokens::{Kind, Tokens};
 
 /// Size of the largest text that is compiled.
 pub const PROGRAM_LIMIT_BYTES: usize = 256 * 1024;
-
-/// Characters of a parser's message that are passed on.
-const MESSAGE_CHARACTERS: usize = 300;
 
 /// What makes a statement of a function without a name.
 const EXPORT_DEFAULT: &str = "export default ";
@@ -106,11 +107,7 @@ fn find_program(sent: &str) -> Result<Source<'_>, CompileError> {
         [block] => Source::new(block.text, block.fence_line.saturating_add(1)),
         [_, second, ..] => return Err(CompileError::SeveralBlocks { line: second.fence_line }),
     };
-    Ok(if starts_with_nameless_function(source.text()) {
-        source.prefixed(EXPORT_DEFAULT)
-    } else {
-        source
-    })
+    Ok(if starts_with_nameless_function(source.text()) { source.prefixed(EXPORT_DEFAULT) } else { source })
 }
 
 /// Whether all of `text` is a program in which byte `offset` belongs to a comment.
@@ -147,11 +144,8 @@ fn starts_with_nameless_function(text: &str) -> bool {
 fn parse<'a>(source: &Source<'_>, allocator: &'a Allocator) -> Result<Program<'a>, CompileError> {
     check_nesting(source.text()).map_err(|refusal| refused(refusal, source))?;
     let text = allocator.alloc_str(source.text());
-    let options = ParseOptions {
-        allow_return_outside_function: true,
-        preserve_parens: false,
-        ..ParseOptions::default()
-    };
+    let options =
+        ParseOptions { allow_return_outside_function: true, preserve_parens: false, ..ParseOptions::default() };
     let source_type = SourceType::ts().with_module(true);
     let parsed = Parser::new(allocator, text, source_type).with_options(options).parse();
     reject(&parsed.diagnostics, source)?;
@@ -162,9 +156,7 @@ fn refused(refusal: Refusal, source: &Source<'_>) -> CompileError {
     match refusal {
         Refusal::TooDeep(start) => CompileError::too_deep(source.place(start)),
         Refusal::TooComplex(start) => CompileError::too_complex(source.place(start)),
-        Refusal::Decorator(start) => {
-            CompileError::unsupported(Construct::Decorator, source.place(start))
-        }
+        Refusal::Decorator(start) => CompileError::unsupported(Construct::Decorator, source.place(start)),
         Refusal::Ambiguous(start) => {
             let message = "a division or a regular expression cannot be told apart here, so put \
                            the regular expression, or what is divided, in parentheses";
@@ -186,35 +178,6 @@ fn strip_types<'a>(
     program.comments.clear();
     program.hashbang = None;
     let options = TransformOptions::default();
-    let transformed = Transformer::new(allocator, Path::new(FILE_NAME), &options)
-        .build_with_scoping(scoping, program);
+    let transformed = Transformer::new(allocator, Path::new(FILE_NAME), &options).build_with_scoping(scoping, program);
     reject(&transformed.diagnostics, source)
-}
-
-/// An error if there is one among the diagnostics: the first in the text.
-fn reject(diagnostics: &Diagnostics, source: &Source<'_>) -> Result<(), CompileError> {
-    let Some(first) = diagnostics.errors().min_by_key(|diagnostic| offset(diagnostic)) else {
-        return Ok(());
-    };
-    Err(CompileError::syntax(message(first), source.place(offset(first))))
-}
-
-/// Byte at which the error is.
-fn offset(diagnostic: &OxcDiagnostic) -> usize {
-    // Where a name is declared twice, the first label is at the first declaration.
-    let again = diagnostic.message.ends_with("has already been declared");
-    let label = if again { diagnostic.labels.last() } else { diagnostic.labels.first() };
-    label.map_or(0, |label| label.offset() as usize)
-}
-
-/// The diagnostic as a part of a sentence.
-fn message(diagnostic: &OxcDiagnostic) -> String {
-    let trimmed = |text: &str| text.trim().trim_end_matches('.').to_owned();
-    let mut message = trimmed(&diagnostic.message);
-    if let Some(help) = &diagnostic.help {
-        message.push_str(" (");
-        message.push_str(&trimmed(help));
-        message.push(')');
-    }
-    message.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MESSAGE_CHARACTERS).collect()
 }

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use oxc_ast::ast::{
-    BindingIdentifier, IdentifierName, IdentifierReference, LabelIdentifier, PrivateIdentifier,
-    Program,
+    BindingIdentifier, IdentifierName, IdentifierReference, LabelIdentifier, PrivateIdentifier, Program,
 };
 use oxc_ast_visit::Visit;
 

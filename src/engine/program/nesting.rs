@@ -125,10 +125,8 @@ impl<'s> Nesting<'s> {
             Kind::Word => self.add_word(token),
             Kind::Open => self.open(token),
             Kind::TemplateHead => self.push(Level::default()),
-            Kind::TemplateMiddle => {
-                self.close();
-                self.push(Level::default());
-            }
+            // The parts of a template are a list.
+            Kind::TemplateMiddle => self.level = Level::default(),
             Kind::Close | Kind::TemplateTail => self.close(),
             Kind::Template => self.level.depth += LINK,
             Kind::Punctuator => {
@@ -185,8 +183,8 @@ impl<'s> Nesting<'s> {
     fn open(&mut self, token: &Token<'s>) {
         let after = |text| self.previous.is_some_and(|previous| previous.is(text));
         let after_word = |word| self.previous.is_some_and(|previous| previous.is_word(word));
-        let called = token.operand_before == Operand::Yes
-            && !self.previous.is_some_and(|previous| previous.is_contextual());
+        let called =
+            token.operand_before == Operand::Yes && !self.previous.is_some_and(|previous| previous.is_contextual());
         match token.text {
             // `a ? (b) : (c) => d`: the colon may belong to the arrow function.
             "(" if after("?") => self.level.rereads += 1,
@@ -209,15 +207,13 @@ impl<'s> Nesting<'s> {
         level.depth += match token.text {
             _ if token.escaped => HEAVY,
             "new" | "for" | "function" | "class" | "extends" | "infer" => HEAVY,
-            "typeof" | "void" | "delete" | "await" | "yield" | "return" | "throw" | "if"
-            | "else" | "while" | "do" | "with" | "case" | "default" | "switch" | "export" | "of"
-            | "is" | "asserts" | "keyof" | "unique" | "readonly" | "abstract" | "namespace"
-            | "module" | "declare" | "try" => LIGHT,
+            "typeof" | "void" | "delete" | "await" | "yield" | "return" | "throw" | "if" | "else" | "while" | "do"
+            | "with" | "case" | "default" | "switch" | "export" | "of" | "is" | "asserts" | "keyof" | "unique"
+            | "readonly" | "abstract" | "namespace" | "module" | "declare" | "try" => LIGHT,
             "in" | "instanceof" | "as" | "satisfies" => binary_cost(&mut level.operators, 5),
             _ => 0,
         };
-        level.in_statement |=
-            token.escaped || matches!(token.text, "if" | "else" | "for" | "while" | "do" | "with");
+        level.in_statement |= token.escaped || matches!(token.text, "if" | "else" | "for" | "while" | "do" | "with");
         // `infer T extends U` is tried as a constraint first.
         if self.words_after_infer == Some(1) && token.text == "extends" {
             level.doublings += 1;
@@ -263,8 +259,9 @@ impl<'s> Nesting<'s> {
                 level.angles = level.angles.saturating_sub(u32::try_from(closing).unwrap_or(0));
             }
             // None of these can stand in a list of types.
-            "&&" | "||" | "??" | "==" | "!=" | "===" | "!==" | "%" | "^" | "**" | "++" | "--"
-            | "+" | "/" | "~" => level.angles = 0,
+            "&&" | "||" | "??" | "==" | "!=" | "===" | "!==" | "%" | "^" | "**" | "++" | "--" | "+" | "/" | "~" => {
+                level.angles = 0;
+            }
             _ => {}
         }
     }
@@ -282,16 +279,28 @@ impl<'s> Nesting<'s> {
         let starts = matches!(token.kind, Kind::Word | Kind::Number | Kind::Text)
             && !token.after_dot
             && !CONTINUING.contains(&token.text);
-        let ended = previous.is("}")
-            || (token.on_new_line && previous.operand == Operand::Yes && !previous.is_contextual());
+        let ended =
+            previous.is("}") || (token.on_new_line && previous.operand == Operand::Yes && !previous.is_contextual());
         token.is_word("case") || (starts && ended)
     }
 }
 
 /// Words that continue what stands before them.
 const CONTINUING: [&str; 14] = [
-    "else", "while", "catch", "finally", "in", "instanceof", "of", "as", "satisfies", "extends",
-    "implements", "is", "asserts", "from",
+    "else",
+    "while",
+    "catch",
+    "finally",
+    "in",
+    "instanceof",
+    "of",
+    "as",
+    "satisfies",
+    "extends",
+    "implements",
+    "is",
+    "asserts",
+    "from",
 ];
 
 /// Operators of one precedence are parsed in a loop; each precedence recurses once.

@@ -84,9 +84,8 @@ pub(super) struct AmbiguousSlash {
 
 /// Punctuators of several characters, the longest first.
 const PUNCTUATORS: [&str; 33] = [
-    ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=",
-    "<=", ">=", "**", "<<", ">>", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=",
-    "&=", "|=", "^=",
+    ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=", ">=", "**",
+    "<<", ">>", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
 ];
 const PUNCTUATION: &str = ";,.?:=<>+-*/%&|^!~@";
 
@@ -107,21 +106,47 @@ const BEFORE_OPERAND: [&str; 14] = [
     "debugger",
     "break",
 ];
-const ALSO_BEFORE_OPERAND: [&str; 11] = [
-    "continue", "if", "while", "for", "with", "switch", "catch", "finally", "try", "class",
-    "function",
-];
+const ALSO_BEFORE_OPERAND: [&str; 11] =
+    ["continue", "if", "while", "for", "with", "switch", "catch", "finally", "try", "class", "function"];
 
 /// Words that may be a name, or come before something that belongs to them.
 const CONTEXTUAL: [&str; 17] = [
-    "abstract", "accessor", "as", "asserts", "async", "const", "declare", "enum", "export", "get",
-    "global", "import", "infer", "interface", "is", "keyof", "let",
+    "abstract",
+    "accessor",
+    "as",
+    "asserts",
+    "async",
+    "const",
+    "declare",
+    "enum",
+    "export",
+    "get",
+    "global",
+    "import",
+    "infer",
+    "interface",
+    "is",
+    "keyof",
+    "let",
 ];
 const ALSO_CONTEXTUAL: [&str; 16] = [
-    "module", "namespace", "out", "override", "readonly", "set", "static", "type", "unique",
-    "using", "var", "satisfies", "implements", "private", "protected", "public",
+    "module",
+    "namespace",
+    "out",
+    "override",
+    "readonly",
+    "set",
+    "static",
+    "type",
+    "unique",
+    "using",
+    "var",
+    "satisfies",
+    "implements",
+    "private",
+    "protected",
+    "public",
 ];
-
 
 /// Operators in some contexts, identifiers or types in others.
 const AMBIGUOUS: [&str; 4] = ["void", "of", "await", "yield"];
@@ -149,8 +174,7 @@ pub(super) struct Tokens<'s> {
 
 impl<'s> Tokens<'s> {
     pub(super) fn new(text: &'s str) -> Self {
-        let mut tokens =
-            Self { text, position: 0, previous: None, after_for: false, brackets: Vec::new() };
+        let mut tokens = Self { text, position: 0, previous: None, after_for: false, brackets: Vec::new() };
         if text.starts_with("#!") {
             tokens.skip_line();
         }
@@ -201,8 +225,7 @@ impl<'s> Tokens<'s> {
         let after_dot = self.previous.is_some_and(|token| token.is(".") || token.is("?."));
         let escaped = kind == Kind::Word && text.contains('\\');
         let operand = Operand::No;
-        let mut token =
-            Token { kind, text, start, on_new_line, after_dot, escaped, operand_before, operand };
+        let mut token = Token { kind, text, start, on_new_line, after_dot, escaped, operand_before, operand };
         token.operand = self.operand_after(&token);
         self.after_for = self.previous.is_some_and(|token| token.is_word("for"));
         self.position += length;
@@ -232,9 +255,7 @@ impl<'s> Tokens<'s> {
             '/' if operand_before == Operand::No => Some((Kind::RegExp, reg_exp_length(rest)?)),
             '.' if second.is_ascii_digit() => Some((Kind::Number, number_length(rest))),
             _ if first.is_ascii_digit() => Some((Kind::Number, number_length(rest))),
-            _ if PUNCTUATION.contains(first) => {
-                Some((Kind::Punctuator, punctuator_length(rest, second)))
-            }
+            _ if PUNCTUATION.contains(first) => Some((Kind::Punctuator, punctuator_length(rest, second))),
             _ => Some((Kind::Word, word_length(rest)?)),
         }
     }
@@ -243,9 +264,7 @@ impl<'s> Tokens<'s> {
     fn operand_after(&mut self, token: &Token<'s>) -> Operand {
         match token.kind {
             Kind::Word => word_operand(token),
-            Kind::Private | Kind::Number | Kind::Text | Kind::RegExp | Kind::Template => {
-                Operand::Yes
-            }
+            Kind::Private | Kind::Number | Kind::Text | Kind::RegExp | Kind::Template => Operand::Yes,
             Kind::TemplateHead => {
                 self.brackets.push(Bracket::Template);
                 Operand::No
@@ -270,9 +289,7 @@ impl<'s> Tokens<'s> {
             },
             Kind::Punctuator => match (token.text, token.operand_before) {
                 // `as !T`, an old way to write types, or `as!`, where it is a name.
-                ("!", Operand::Yes) if self.previous.is_some_and(|word| word.is_contextual()) => {
-                    Operand::Maybe
-                }
+                ("!", Operand::Yes) if self.previous.is_some_and(|word| word.is_contextual()) => Operand::Maybe,
                 // Postfix; on a new line it is a prefix.
                 ("!" | "++" | "--", Operand::Yes) if !token.on_new_line => Operand::Yes,
                 ("!" | "++" | "--", Operand::Maybe) | (">" | ">>" | ">>>", _) => Operand::Maybe,
@@ -353,10 +370,8 @@ fn punctuator_length(text: &str, second: char) -> usize {
 }
 
 fn number_length(text: &str) -> usize {
-    let digits = |text: &str| {
-        text.find(|character: char| !character.is_ascii_digit() && character != '_')
-            .unwrap_or(text.len())
-    };
+    let digits =
+        |text: &str| text.find(|character: char| !character.is_ascii_digit() && character != '_').unwrap_or(text.len());
     let from = |start: usize| text.get(start..).unwrap_or_default();
     let mut characters = text.chars();
     let zero = characters.next() == Some('0');

@@ -2,10 +2,9 @@
 
 use oxc_allocator::{Allocator, ArenaVec, TakeIn};
 use oxc_ast::ast::{
-    ArrowFunctionBody, BinaryOperator, BindingPattern, Class, ExportDefaultDeclaration,
-    ExportDefaultDeclarationKind, Expression, FormalParameter,
-    FormalParameterKind, FormalParameters, Function, FunctionType, Program, ReturnStatement,
-    Statement, UnaryOperator, VariableDeclarationKind, VariableDeclarator,
+    ArrowFunctionBody, BinaryOperator, BindingPattern, Class, ExportDefaultDeclaration, ExportDefaultDeclarationKind,
+    Expression, FormalParameter, FormalParameterKind, FormalParameters, Function, FunctionType, Program,
+    ReturnStatement, Statement, UnaryOperator, VariableDeclarationKind, VariableDeclarator,
 };
 use oxc_ast::builder::AstBuilder;
 use oxc_ast_visit::Visit;
@@ -19,15 +18,12 @@ use oxc_syntax::scope::ScopeFlags;
 /// - A last statement that is an expression, in a program without `return`: its value.
 ///
 /// `false` if there is no statement at all.
-pub(super) fn return_value<'a>(
-    program: &mut Program<'a>,
-    name: &'a str,
-    allocator: &'a Allocator,
-) -> bool {
+pub(super) fn return_value<'a>(program: &mut Program<'a>, name: &'a str, allocator: &'a Allocator) -> bool {
     let builder = AstBuilder::new(allocator);
     let wrapper = Wrapper { builder };
     let mut body = program.body.take_in(&wrapper.builder);
-    body.retain(|statement| !matches!(statement, Statement::EmptyStatement(_)));
+    // The transformer leaves `export {}` where it removed the last export; others were refused.
+    body.retain(|statement| !matches!(statement, Statement::EmptyStatement(_) | Statement::ExportNamedDeclaration(_)));
     let directive = program.directives.pop();
     program.directives.clear();
     if let Some(directive) = directive.filter(|_| body.is_empty()) {
@@ -50,8 +46,7 @@ pub(super) fn wrap<'a>(program: &mut Program<'a>, counter: &'a str, allocator: &
     let statements = program.body.take_in(&wrapper.builder);
     let body = ArrowFunctionBody::new_function_body(SPAN, [], statements, &wrapper.builder);
     let program_function = wrapper.arrow(true, None, body);
-    let factory =
-        wrapper.arrow(false, Some(counter), ArrowFunctionBody::from(program_function));
+    let factory = wrapper.arrow(false, Some(counter), ArrowFunctionBody::from(program_function));
     let declaration = ExportDefaultDeclarationKind::from(factory);
     let export = ExportDefaultDeclaration::boxed(SPAN, declaration, &wrapper.builder);
     program.body.push(Statement::ExportDefaultDeclaration(export));
@@ -77,15 +72,13 @@ impl<'a> Wrapper<'a> {
 
     /// Replaces `export default`. `name` is free for its value. `false` if there is none.
     fn return_default(&self, body: &mut ArenaVec<'a, Statement<'a>>, name: &'a str) -> bool {
-        let is_default =
-            |statement: &Statement<'a>| matches!(statement, Statement::ExportDefaultDeclaration(_));
+        let is_default = |statement: &Statement<'a>| matches!(statement, Statement::ExportDefaultDeclaration(_));
         let Some(position) = body.iter().position(is_default) else { return false };
         let Statement::ExportDefaultDeclaration(export) = body.remove(position) else {
             return false;
         };
         let export = export.unbox();
-        if let ExportDefaultDeclarationKind::FunctionDeclaration(mut function) = export.declaration
-        {
+        if let ExportDefaultDeclarationKind::FunctionDeclaration(mut function) = export.declaration {
             if let Some(id) = &function.id {
                 let callee = Expression::new_identifier(id.span, id.name, &self.builder);
                 body.insert(position, Statement::FunctionDeclaration(function));
@@ -122,8 +115,7 @@ impl<'a> Wrapper<'a> {
         let function = Expression::new_string_literal(SPAN, "function", None, builder);
         let equal = BinaryOperator::StrictEquality;
         let test = Expression::new_binary_expression(span, kind, equal, function, builder);
-        let value =
-            Expression::new_conditional_expression(span, test, self.call(read()), read(), builder);
+        let value = Expression::new_conditional_expression(span, test, self.call(read()), read(), builder);
         self.return_statement(span, value)
     }
 
@@ -153,28 +145,17 @@ impl<'a> Wrapper<'a> {
         if returns(body) {
             return;
         }
-        let last = body
-            .iter_mut()
-            .rfind(|statement| !matches!(statement, Statement::FunctionDeclaration(_)));
+        let last = body.iter_mut().rfind(|statement| !matches!(statement, Statement::FunctionDeclaration(_)));
         if let Some(statement) = last
             && let Statement::ExpressionStatement(expression) = statement
         {
             let span = expression.span;
             let value = expression.expression.take_in(&self.builder);
-            *statement = if value.is_function() {
-                self.return_call(value)
-            } else {
-                self.return_statement(span, value)
-            };
+            *statement = if value.is_function() { self.return_call(value) } else { self.return_statement(span, value) };
         }
     }
 
-    fn arrow(
-        &self,
-        r#async: bool,
-        parameter: Option<&'a str>,
-        body: ArrowFunctionBody<'a>,
-    ) -> Expression<'a> {
+    fn arrow(&self, r#async: bool, parameter: Option<&'a str>, body: ArrowFunctionBody<'a>) -> Expression<'a> {
         let builder = &self.builder;
         let mut parameters = ArenaVec::new_in(builder);
         parameters.extend(parameter.map(|name| {
@@ -183,9 +164,7 @@ impl<'a> Wrapper<'a> {
         }));
         let kind = FormalParameterKind::ArrowFormalParameters;
         let parameters = FormalParameters::boxed(SPAN, kind, parameters, None, builder);
-        Expression::new_arrow_function_expression(
-            SPAN, r#async, None, parameters, None, body, builder,
-        )
+        Expression::new_arrow_function_expression(SPAN, r#async, None, parameters, None, body, builder)
     }
 }
 

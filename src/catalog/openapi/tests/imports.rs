@@ -306,6 +306,22 @@ fn what_carries_credentials_is_not_an_argument() {
 }
 
 #[test]
+fn names_and_media_types_that_would_start_another_line_are_left_out() {
+    let operation = json!({
+        "parameters": [
+            { "name": "X-A\r\nX-Evil", "in": "header", "schema": {} },
+            { "name": "a; b", "in": "cookie", "schema": {} },
+            { "name": "ok", "in": "header", "schema": {} },
+        ],
+        "requestBody": { "content": { "application/json\r\nX-Evil: 1": { "schema": {} }, "text/plain": { "schema": {} } } },
+    });
+    let tool = tool_with(operation, &json!({}));
+    let keys: Vec<&String> = tool.input_schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["ok", "body"]);
+    assert_eq!(http(&tool).body.as_ref().unwrap().media_type, "text/plain");
+}
+
+#[test]
 fn swagger_2_documents_are_read() {
     let document = json!({
         "swagger": "2.0",

@@ -2,6 +2,7 @@
 
 mod answers;
 mod imports;
+mod properties;
 mod requests;
 mod schemas;
 mod yaml;

@@ -1,0 +1,644 @@
+//! The approval page: what is asked, what came of it, and the form that answers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use askama::Template;
+
+use super::json::json;
+use super::markup::{Html, block, count, inline, line, number, percent};
+use super::program::{Listing, Mark, listing};
+use super::{Frame, render};
+use crate::approval::Verdict;
+use crate::console::approval::{ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState};
+use crate::engine::ExecutionStatus;
+
+/// Bytes of arguments on one page: as HTML they can become fifteen times as many, and memory is scarce. What waits beyond it is shown once the calls before it are decided.
+const PAGE_ARGUMENTS: usize = 1 << 20;
+/// Bytes of a result up to which it is not folded.
+const OPEN_RESULT: usize = 600;
+/// Other calls on one page.
+const OTHERS: usize = 100;
+
+/// Something the person must know about the answer that was just sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Every choice was "decide later".
+    NothingChosen,
+    /// What was answered is not what waits now.
+    Changed,
+    /// Somebody else was first.
+    AlreadyDecided,
+    /// The time was over.
+    TooLate,
+    /// The program had ended.
+    ProgramOver,
+    /// The form was incomplete or had an unknown action.
+    BadForm,
+    /// The answer could not be written.
+    NotRecorded,
+    /// Anything else, in a sentence.
+    Problem(String),
+}
+
+impl Notice {
+    /// A notice in words of one's own.
+    #[must_use]
+    pub fn problem(text: &str) -> Self {
+        Self::Problem(text.to_owned())
+    }
+}
+
+/// How a state is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tone {
+    Waits,
+    Good,
+    Bad,
+    Quiet,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Quiet => "plain",
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "approval.html")]
+struct ApprovalTemplate<'a> {
+    frame: Frame,
+    notice: Option<Html>,
+    version: String,
+    live: bool,
+    refresh: bool,
+    api: String,
+    action: String,
+    heading: String,
+    announce: String,
+    lead: Html,
+    state: &'static str,
+    tone: &'static str,
+    next: Option<String>,
+    client: Html,
+    account: Html,
+    started: Html,
+    expires: Html,
+    until_ms: u64,
+    waiting: usize,
+    complete: bool,
+    digest: &'a str,
+    approve: String,
+    decline: String,
+    outcome: Option<OutcomePart>,
+    items: Vec<ItemPart<'a>>,
+    program: Listing,
+    program_lines: String,
+    others: Vec<OtherPart>,
+    others_left_out: usize,
+}
+
+struct ItemPart<'a> {
+    call: u32,
+    digest: &'a str,
+    title: Html,
+    state: &'static str,
+    tone: &'static str,
+    asked_again: bool,
+    decision: Option<DecisionPart>,
+    note: Option<&'static str>,
+    method: Html,
+    url: Html,
+    address: Html,
+    credential: Option<Html>,
+    reason: Html,
+    line: Option<u32>,
+    arguments: Html,
+    description: Option<Html>,
+    result: Option<Html>,
+    result_size: String,
+    result_open: bool,
+    decidable: bool,
+}
+
+struct DecisionPart {
+    text: Html,
+    reason: Option<Html>,
+}
+
+struct OtherPart {
+    call: u32,
+    address: Html,
+    state: &'static str,
+    tone: &'static str,
+    line: Option<u32>,
+    arguments: Html,
+    result: Option<Html>,
+}
+
+struct OutcomePart {
+    heading: &'static str,
+    error: Option<Html>,
+    result: Option<Html>,
+}
+
+/// The page of one pause. Its form posts `action` (`accept`, `decline`, `cancel` or `items`), `digest`
+/// and `reason` to the page's own address; for `items` also `choice-<call>` (`accept`, `decline` or
+/// `later`), `digest-<call>` and `reason-<call>` of every call that can be decided alone.
+#[must_use]
+pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) -> String {
+    let waiting = waiting_count(view);
+    let several = waiting > 1;
+    let complete = shown_completely(view);
+    let all_shown = complete.iter().all(|shown| *shown);
+    let (state, tone) = pause_state(view);
+    let heading = heading(view, waiting);
+    let announce = announcement(view);
+    let others_left_out = view.others.len().saturating_sub(OTHERS);
+    let program = listing(&view.program, &marks(view));
+    render(&ApprovalTemplate {
+        frame: Frame::new(Some(person)),
+        notice: notice.map(|notice| notice_text(&notice, view)),
+        version: version(view),
+        live: is_live(view),
+        refresh: is_live(view) && waiting == 0,
+        api: format!("/api/mcp-sessions/{}/executions/{}", percent(&view.session_id), percent(&view.execution_id)),
+        action: page_path(view, &view.execution_id),
+        heading,
+        announce,
+        lead: lead(view, waiting),
+        state,
+        tone: tone.class(),
+        next: view.next_execution_id.as_ref().map(|next| page_path(view, next)),
+        client: if view.client.is_empty() { inline("no name given") } else { quoted(&view.client) },
+        account: inline(&format!("{}@{}", view.account, view.organization)),
+        started: time(&view.started_at),
+        expires: time(&view.expires_at),
+        until_ms: view.expires_at_ms,
+        waiting,
+        complete: all_shown,
+        digest: &view.digest,
+        approve: together("Approve", waiting),
+        decline: together("Decline", waiting),
+        outcome: view.outcome.as_ref().map(|outcome| outcome_part(outcome, view.execution_status)),
+        items: view
+            .items
+            .iter()
+            .zip(complete)
+            .map(|(item, complete)| item_part(view, item, complete, several))
+            .collect(),
+        program_lines: count(program.lines, "line", "lines"),
+        program,
+        others: view.others.iter().skip(others_left_out).map(other_part).collect(),
+        others_left_out,
+    })
+}
+
+/// The page for an answer that came too late or to something else: it says who decided, and shows how things stand.
+#[must_use]
+pub fn conflict_page(view: &ApprovalView, person: &str) -> String {
+    let decided = view.items.iter().any(|item| item.decision.as_ref().is_some_and(|decision| decision.by.is_some()));
+    let notice = match view.state {
+        _ if decided => Notice::AlreadyDecided,
+        PauseState::Waiting => Notice::Changed,
+        PauseState::Expired => Notice::TooLate,
+        PauseState::Decided | PauseState::Over => Notice::ProgramOver,
+    };
+    approval_page(view, person, Some(notice))
+}
+
+fn page_path(view: &ApprovalView, execution: &str) -> String {
+    format!("/resume/{}?mcp_session_id={}", percent(execution), percent(&view.session_id))
+}
+
+/// Calls that can be decided now.
+fn waiting_count(view: &ApprovalView) -> usize {
+    if view.state == PauseState::Waiting { view.waiting_count() } else { 0 }
+}
+
+fn is_live(view: &ApprovalView) -> bool {
+    view.state == PauseState::Waiting || (!view.execution_status.is_over() && view.next_execution_id.is_none())
+}
+
+/// What a page shows, as text: the script compares it with the API's answer (`versionOf` in countersign.js).
+fn version(view: &ApprovalView) -> String {
+    let state = match view.state {
+        PauseState::Waiting => "waiting",
+        PauseState::Decided => "decided",
+        PauseState::Expired => "expired",
+        PauseState::Over => "over",
+    };
+    let status = match view.execution_status {
+        ExecutionStatus::Running => "running",
+        ExecutionStatus::Waiting => "waiting",
+        ExecutionStatus::Completed => "completed",
+        ExecutionStatus::Failed => "failed",
+        ExecutionStatus::Cancelled => "cancelled",
+        ExecutionStatus::Expired => "expired",
+    };
+    let mut version = format!(
+        "{state} {status} {} {} {} {}",
+        view.digest,
+        view.expires_at_ms,
+        view.next_execution_id.as_deref().unwrap_or_default(),
+        if view.outcome.is_some() { "ended" } else { "" }
+    );
+    for item in &view.items {
+        let state = match item.state {
+            ItemState::Waiting => "waiting",
+            ItemState::Approved => "approved",
+            ItemState::Sent => "sent",
+            ItemState::Done => "done",
+            ItemState::Failed => "failed",
+            ItemState::Declined => "declined",
+            ItemState::Expired => "expired",
+            ItemState::NotSent => "not_sent",
+            ItemState::OutcomeUnknown => "outcome_unknown",
+        };
+        // Writing to a string never fails.
+        let _ = write!(version, " {}:{state}", item.call);
+    }
+    version
+}
+
+/// For each item, whether its arguments are on the page as a whole. Items that wait come first.
+fn shown_completely(view: &ApprovalView) -> Vec<bool> {
+    let mut left = PAGE_ARGUMENTS;
+    let waits = |item: &ItemView| item.state == ItemState::Waiting;
+    let mut shown = vec![false; view.items.len()];
+    for turn in [true, false] {
+        for (item, shown) in view.items.iter().zip(&mut shown).filter(|(item, _)| waits(item) == turn) {
+            let size = item.arguments.len();
+            // The first one is always shown: else a call that is larger than the page could never be decided.
+            *shown = size <= left || left == PAGE_ARGUMENTS;
+            left = if *shown { left.saturating_sub(size) } else { left };
+        }
+    }
+    shown
+}
+
+// ---- sentences ----------------------------------------------------------------------------------
+
+fn together(verb: &str, waiting: usize) -> String {
+    if waiting == 1 { verb.to_owned() } else { format!("{verb} all {}", number(waiting)) }
+}
+
+fn pause_state(view: &ApprovalView) -> (&'static str, Tone) {
+    match view.state {
+        PauseState::Waiting => ("Waiting for a decision", Tone::Waits),
+        PauseState::Expired => ("Time is over", Tone::Bad),
+        PauseState::Decided | PauseState::Over => match view.execution_status {
+            ExecutionStatus::Running => ("The program goes on", Tone::Waits),
+            ExecutionStatus::Waiting => ("The program waits again", Tone::Waits),
+            ExecutionStatus::Completed => ("Finished", Tone::Good),
+            ExecutionStatus::Failed => ("Failed", Tone::Bad),
+            ExecutionStatus::Cancelled => ("Cancelled", Tone::Quiet),
+            ExecutionStatus::Expired => ("Ended", Tone::Bad),
+        },
+    }
+}
+
+fn heading(view: &ApprovalView, waiting: usize) -> String {
+    match view.state {
+        PauseState::Waiting if waiting == 1 && view.items.len() == 1 => "Approve this call?".to_owned(),
+        PauseState::Waiting if waiting == view.items.len() => format!("Approve these {} calls?", number(waiting)),
+        PauseState::Waiting => {
+            format!("{} of {} calls still to decide", number(waiting), number(view.items.len()))
+        }
+        PauseState::Expired => "Nobody decided in time".to_owned(),
+        PauseState::Decided | PauseState::Over => match view.execution_status {
+            ExecutionStatus::Running | ExecutionStatus::Waiting => verdict_heading(view).to_owned(),
+            ExecutionStatus::Completed => "The program has finished".to_owned(),
+            ExecutionStatus::Failed => "The program failed".to_owned(),
+            ExecutionStatus::Cancelled => "The program was cancelled".to_owned(),
+            ExecutionStatus::Expired => "The program cannot go on".to_owned(),
+        },
+    }
+}
+
+fn verdict_heading(view: &ApprovalView) -> &'static str {
+    let all = |verdict: Verdict| {
+        view.items.iter().all(|item| item.decision.as_ref().is_some_and(|decision| decision.verdict == verdict))
+    };
+    if all(Verdict::Accept) {
+        "Approved"
+    } else if all(Verdict::Decline) {
+        "Declined"
+    } else if all(Verdict::Cancel) {
+        "Cancelled"
+    } else {
+        "Everything is decided"
+    }
+}
+
+/// What is asked, or what became of it, in a sentence or two.
+fn lead(view: &ApprovalView, waiting: usize) -> Html {
+    if view.state != PauseState::Waiting {
+        return inline(&announcement(view));
+    }
+    let mut undecided = view.items.iter().filter(|item| item.state == ItemState::Waiting);
+    let writes = undecided.all(|item| matches!(item.method.as_str(), "POST" | "PUT" | "PATCH" | "DELETE"));
+    let client = if view.client.is_empty() { inline("A client") } else { quoted(&view.client) };
+    let account = inline(&format!("{}@{}", view.account, view.organization));
+    let what = if writes { "may change something" } else { "needs approval" };
+    let what = if !writes && waiting != 1 { "need approval" } else { what };
+    let nothing =
+        if waiting == 1 { "It is sent only if it is approved." } else { "Each is sent only if it is approved." };
+    Html(format!(
+        "{client} of {account} wants to make <b>{}</b> that {what}. {nothing}",
+        count(waiting, "call", "calls")
+    ))
+}
+
+/// Where things stand, without any text from outside.
+fn announcement(view: &ApprovalView) -> String {
+    match view.state {
+        PauseState::Waiting => format!("{} to decide.", count(waiting_count(view), "call", "calls")),
+        PauseState::Expired => {
+            let late = |item: &&ItemView| matches!(item.state, ItemState::Expired | ItemState::Waiting);
+            let missed = view.items.iter().filter(late).count();
+            let was = if missed == 1 { "was" } else { "were" };
+            format!("{} {was} not sent. {}", count(missed, "call", "calls"), ending(view.execution_status))
+        }
+        PauseState::Decided => ending(view.execution_status).to_owned(),
+        PauseState::Over => format!("{} {}", carried_out(view), ending(view.execution_status)).trim_end().to_owned(),
+    }
+}
+
+fn ending(status: ExecutionStatus) -> &'static str {
+    match status {
+        ExecutionStatus::Running => "The program goes on by itself. This page shows how it ends.",
+        ExecutionStatus::Waiting => "The program waits for another decision.",
+        ExecutionStatus::Completed => "The program ran to its end.",
+        ExecutionStatus::Failed => "The program ended with an error, shown below.",
+        ExecutionStatus::Cancelled => "Nothing more is sent.",
+        ExecutionStatus::Expired => {
+            "This release of Countersign can no longer continue the program. Nothing more is sent."
+        }
+    }
+}
+
+fn carried_out(view: &ApprovalView) -> String {
+    let with = |state: ItemState| view.items.iter().filter(|item| item.state == state).count();
+    let (done, unknown) = (with(ItemState::Done), with(ItemState::OutcomeUnknown));
+    match (view.items.len(), done, unknown) {
+        (0, _, _) => String::new(),
+        (1, 1, _) => "The call was carried out.".to_owned(),
+        (1, _, 1) => "Nobody knows whether the call was carried out.".to_owned(),
+        (1, _, _) if with(ItemState::Failed) == 1 => "The call ended with an error.".to_owned(),
+        (1, _, _) if with(ItemState::Sent) == 1 => "The call was sent and not answered.".to_owned(),
+        (1, _, _) => "The call was not sent.".to_owned(),
+        (all, done, 0) => format!("{} of {} calls were carried out.", number(done), number(all)),
+        (all, done, unknown) => {
+            format!("{} of {} calls were carried out; of {} nobody knows.", number(done), number(all), number(unknown))
+        }
+    }
+}
+
+fn notice_text(notice: &Notice, view: &ApprovalView) -> Html {
+    inline(match notice {
+        Notice::NothingChosen => "Nothing was decided: for every call you left “Decide later”.",
+        Notice::Changed => {
+            "Nothing was decided: what waits has changed since you opened the page. This is how it is now. Please look again."
+        }
+        Notice::TooLate => "Your answer came too late and was not used: the time to decide was over.",
+        Notice::ProgramOver => "Your answer was not used: the program had already ended.",
+        Notice::BadForm => "Nothing was decided: the answer was incomplete. Please choose again.",
+        Notice::NotRecorded => "Nothing was decided: your answer could not be saved. Please try again.",
+        Notice::Problem(text) => text,
+        Notice::AlreadyDecided => return already_decided(view),
+    })
+}
+
+fn already_decided(view: &ApprovalView) -> Html {
+    let mut decisions =
+        view.items.iter().filter_map(|item| item.decision.as_ref()).filter(|decision| decision.by.is_some());
+    let first = decisions.next();
+    let same = decisions.all(|other| first.is_some_and(|first| first.verdict == other.verdict && first.by == other.by));
+    let rest = if view.state == PauseState::Waiting { " Please look at what still waits." } else { "" };
+    match first.map(|first| (first, first.by.as_deref())) {
+        Some((first, Some(by))) if same => Html(format!(
+            "Already {} by <b>{}</b> on {}. Your answer was not used.{rest}",
+            past(first.verdict),
+            inline(by),
+            time(&first.at)
+        )),
+        _ => Html(format!("Already decided, by whom is written at each call. Your answer was not used.{rest}")),
+    }
+}
+
+fn past(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Accept => "approved",
+        Verdict::Decline => "declined",
+        Verdict::Cancel => "cancelled",
+    }
+}
+
+/// Text from outside on one line, in quotation marks.
+fn quoted(text: &str) -> Html {
+    Html(format!("“{}”", line(text)))
+}
+
+/// An RFC 3339 time in UTC, for people; the script shows it in their own time zone.
+fn time(text: &str) -> Html {
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let parts = || {
+        let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
+        let mut date = date.splitn(3, '-').map(|part| part.parse::<usize>().ok());
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let clock = clock.get(..5).filter(|clock| clock.bytes().all(|byte| byte.is_ascii_digit() || byte == b':'))?;
+        Some(format!("{day} {} {year}, {clock} UTC", MONTHS.get(month.checked_sub(1)?)?))
+    };
+    match parts() {
+        Some(shown) => Html(format!("<time datetime=\"{}\">{shown}</time>", inline(text))),
+        None => inline(text),
+    }
+}
+
+// ---- parts --------------------------------------------------------------------------------------
+
+fn item_part<'a>(view: &ApprovalView, item: &'a ItemView, complete: bool, several: bool) -> ItemPart<'a> {
+    let (state, tone) = item_state(item, view.state);
+    let waits = item.state == ItemState::Waiting && view.state == PauseState::Waiting;
+    ItemPart {
+        call: item.call,
+        digest: &item.digest,
+        title: line(if item.title.is_empty() { &item.address } else { &item.title }),
+        state,
+        tone: tone.class(),
+        asked_again: item.asked_again,
+        decision: item.decision.as_ref().map(decision_part),
+        note: note(item.state),
+        method: inline(&item.method),
+        url: line(&item.url),
+        address: line(&item.address),
+        credential: item.credential.as_deref().map(line),
+        reason: line(&item.reason),
+        line: item.line,
+        arguments: if complete {
+            json(&item.arguments)
+        } else {
+            inline(&format!(
+                "{} characters: too large for this page together with the other calls. Shown once those are decided.",
+                number(item.arguments.chars().count())
+            ))
+        },
+        description: (!item.description.is_empty()).then(|| block(&item.description)),
+        result: item.result.as_deref().map(json),
+        result_size: item.result.as_deref().map(size_of).unwrap_or_default(),
+        result_open: item.result.as_deref().is_some_and(|result| result.len() <= OPEN_RESULT),
+        decidable: waits && complete && several,
+    }
+}
+
+fn size_of(text: &str) -> String {
+    count(text.chars().count(), "character", "characters")
+}
+
+fn decision_part(decision: &DecisionView) -> DecisionPart {
+    let text = match &decision.by {
+        Some(by) => {
+            let verb = match decision.verdict {
+                Verdict::Accept => "Approved",
+                Verdict::Decline => "Declined",
+                Verdict::Cancel => "Cancelled",
+            };
+            Html(format!("{verb} by <b>{}</b> on {}.", inline(by), time(&decision.at)))
+        }
+        None => Html(format!("Nobody had decided by {}.", time(&decision.at))),
+    };
+    let reason = decision.reason.as_deref().filter(|reason| decision.by.is_some() && !reason.is_empty());
+    DecisionPart { text, reason: reason.map(line) }
+}
+
+fn item_state(item: &ItemView, pause: PauseState) -> (&'static str, Tone) {
+    match item.state {
+        ItemState::Waiting if pause == PauseState::Waiting => ("Waiting", Tone::Waits),
+        ItemState::Waiting if pause == PauseState::Expired => ("Time is over, not sent", Tone::Bad),
+        ItemState::Waiting => ("Not sent", Tone::Quiet),
+        ItemState::Approved => ("Approved, about to be sent", Tone::Good),
+        ItemState::Sent => ("Sent, no answer yet", Tone::Waits),
+        ItemState::Done
+        | ItemState::Failed
+        | ItemState::Declined
+        | ItemState::Expired
+        | ItemState::NotSent
+        | ItemState::OutcomeUnknown => settled_state(item.state),
+    }
+}
+
+fn settled_state(state: ItemState) -> (&'static str, Tone) {
+    match state {
+        ItemState::Waiting => ("Waiting for a decision", Tone::Waits),
+        ItemState::Approved => ("About to be sent", Tone::Quiet),
+        ItemState::Sent => ("Sent, no answer yet", Tone::Waits),
+        ItemState::Done => ("Done", Tone::Good),
+        ItemState::Failed => ("Ended with an error", Tone::Bad),
+        ItemState::Declined => ("Declined, not sent", Tone::Quiet),
+        ItemState::Expired => ("Time is over, not sent", Tone::Bad),
+        ItemState::NotSent => ("Not sent", Tone::Quiet),
+        ItemState::OutcomeUnknown => ("Sent, outcome unknown", Tone::Bad),
+    }
+}
+
+fn note(state: ItemState) -> Option<&'static str> {
+    (state == ItemState::OutcomeUnknown).then_some(
+        "The call was sent, but no answer was recorded. It may or may not have been carried out, and it is not sent again. \
+         Look at the tool itself before you repeat it.",
+    )
+}
+
+fn other_part(other: &OtherCall) -> OtherPart {
+    let (state, tone) = settled_state(other.state);
+    OtherPart {
+        call: other.call,
+        address: inline(&other.address),
+        state,
+        tone: tone.class(),
+        line: other.line,
+        arguments: json(&other.arguments),
+        result: other.result.as_deref().map(json),
+    }
+}
+
+fn outcome_part(outcome: &OutcomeView, status: ExecutionStatus) -> OutcomePart {
+    let failed = outcome.error.is_some();
+    OutcomePart {
+        heading: match status {
+            ExecutionStatus::Completed if outcome.result.is_none() && !failed => "The program returned nothing",
+            ExecutionStatus::Cancelled => "How it ended",
+            ExecutionStatus::Running
+            | ExecutionStatus::Waiting
+            | ExecutionStatus::Completed
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Expired => {
+                if failed {
+                    "Why it failed"
+                } else {
+                    "What came of it"
+                }
+            }
+        },
+        error: outcome.error.as_deref().map(block),
+        result: outcome.result.as_deref().map(json),
+    }
+}
+
+/// The lines of this pause's calls; where one of several calls of a line waits, only those that wait are named.
+fn marks(view: &ApprovalView) -> BTreeMap<usize, Mark> {
+    let mut calls: BTreeMap<usize, [Vec<String>; 2]> = BTreeMap::new();
+    for (place, item) in view.items.iter().enumerate() {
+        let Some(line) = item.line.and_then(|line| usize::try_from(line).ok()) else { continue };
+        let [waiting, others] = calls.entry(line).or_default();
+        let waits = item.state == ItemState::Waiting && view.state == PauseState::Waiting;
+        if waits { waiting } else { others }.push(number(place + 1));
+    }
+    let named =
+        |places: &[String]| if view.items.len() > 1 { format!("{} ", places.join(", ")) } else { String::new() };
+    calls
+        .into_iter()
+        .map(|(line, [waiting, others])| {
+            let label = match waiting.len() {
+                0 => format!("{}called here", named(&others)),
+                1 => format!("{}waits here", named(&waiting)),
+                _ => format!("{}wait here", named(&waiting)),
+            };
+            (line, Mark { label, waits: !waiting.is_empty() })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!(
+            time("2026-03-04T05:06:07Z").0,
+            "<time datetime=\"2026-03-04T05:06:07Z\">4 March 2026, 05:06 UTC</time>"
+        );
+        for text in ["", "soon", "2026-13-04T05:06:07Z", "2026-00-04T05:06:07Z", "<b>T<i>Z"] {
+            assert!(!time(text).0.contains("<time"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,501 @@
+use super::*;
+use crate::approval::Verdict;
+use crate::console::approval::{ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState};
+use crate::engine::ExecutionStatus;
+
+const PERSON: &str = "ann@acme";
+const HOSTILE: &str = "</textarea></p></main>\"'><script>alert(1)</script><img src=x onerror=alert(1)>\u{202E}\u{200B}";
+
+fn item(call: u32) -> ItemView {
+    ItemView {
+        call,
+        digest: format!("digest-of-{call}"),
+        address: "demo.deleteItem".to_owned(),
+        title: "Delete an item".to_owned(),
+        description: "Deletes an item for good.".to_owned(),
+        method: "DELETE".to_owned(),
+        url: "https://demo.example/items/i1".to_owned(),
+        credential: Some("demo-key".to_owned()),
+        reason: "DELETE may change something".to_owned(),
+        arguments: r#"{"id":"i1","amount":10.50}"#.to_owned(),
+        line: Some(2),
+        state: ItemState::Waiting,
+        decision: None,
+        asked_again: false,
+        result: None,
+    }
+}
+
+fn decided(call: u32, verdict: Verdict, state: ItemState, by: Option<&str>) -> ItemView {
+    let decision = DecisionView {
+        verdict,
+        status: verdict.past_tense().to_owned(),
+        reason: Some("because".to_owned()),
+        by: by.map(str::to_owned),
+        at: "2026-03-04T10:00:00Z".to_owned(),
+    };
+    ItemView { state, decision: Some(decision), ..item(call) }
+}
+
+fn view(items: Vec<ItemView>) -> ApprovalView {
+    ApprovalView {
+        execution_id: "exec_abc".to_owned(),
+        session_id: "5e55".to_owned(),
+        state: PauseState::Waiting,
+        execution_status: ExecutionStatus::Waiting,
+        digest: "digest-of-all".to_owned(),
+        account: "ann".to_owned(),
+        organization: "acme".to_owned(),
+        client: "claude-code 2.1".to_owned(),
+        started_at: "2026-03-04T09:00:00Z".to_owned(),
+        expires_at: "2026-03-05T09:00:00Z".to_owned(),
+        expires_at_ms: 1_772_701_200_000,
+        items,
+        program: "const id = 'i1';\nreturn await tools.demo.deleteItem({ id });".to_owned(),
+        others: vec![],
+        outcome: None,
+        next_execution_id: None,
+    }
+}
+
+fn with_state(state: PauseState, status: ExecutionStatus, item: ItemView) -> ApprovalView {
+    ApprovalView { state, execution_status: status, ..view(vec![item]) }
+}
+
+fn page(view: &ApprovalView) -> String {
+    approval_page(view, PERSON, None)
+}
+
+#[track_caller]
+fn assert_has(html: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(html.contains(part), "no {part} in\n{html}");
+    }
+}
+
+#[track_caller]
+fn assert_lacks(html: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(!html.contains(part), "{part} in\n{html}");
+    }
+}
+
+#[test]
+fn one_waiting_call_shows_everything_that_is_decided_on() {
+    let html = page(&view(vec![item(3)]));
+    assert_has(
+        &html,
+        &[
+            "<title>Approve this call? · Countersign</title>",
+            "“claude-code 2.1” of ann@acme wants to make <b>1 call</b> that may change something.",
+            "“Delete an item”",
+            "<b class=\"method\">DELETE</b> <span class=\"code\">https://demo.example/items/i1</span>",
+            "demo.deleteItem",
+            "demo-key",
+            "DELETE may change something",
+            "10.50",
+            "5 March 2026, 09:00 UTC",
+            "<span class=\"ln waits\" id=\"line-2\">",
+            "waits here",
+            "Signed in as <b>ann@acme</b>",
+        ],
+    );
+}
+
+#[test]
+fn the_form_posts_to_its_own_page_with_the_digest_of_all() {
+    let html = page(&view(vec![item(3)]));
+    assert_has(
+        &html,
+        &[
+            "method=\"post\" action=\"/resume/exec_abc?mcp_session_id=5e55\"",
+            "<input type=\"hidden\" name=\"digest\" value=\"digest-of-all\">",
+            "<textarea id=\"reason\" name=\"reason\"",
+            "name=\"action\" value=\"accept\">Approve</button>",
+            "name=\"action\" value=\"decline\">Decline</button>",
+            "name=\"action\" value=\"cancel\">Cancel the program</button>",
+        ],
+    );
+    assert_lacks(&html, &["choice-", "value=\"items\"", "http-equiv"]);
+}
+
+#[test]
+fn enter_in_a_field_decides_nothing() {
+    let html = page(&view(vec![item(3), item(4)]));
+    let first = html.find("<button").and_then(|at| html.get(at..at + 60)).unwrap();
+    assert!(first.starts_with("<button type=\"submit\" formmethod=\"dialog\" hidden"), "{first}");
+}
+
+#[test]
+fn several_calls_can_be_decided_together_or_one_by_one() {
+    let html = page(&view(vec![item(3), item(4), decided(5, Verdict::Accept, ItemState::Done, Some("ben"))]));
+    assert_has(
+        &html,
+        &[
+            "2 of 3 calls still to decide",
+            "Approve all 2",
+            "Decline all 2",
+            "<input type=\"radio\" name=\"choice-3\" value=\"accept\">",
+            "<input type=\"radio\" name=\"choice-4\" value=\"decline\">",
+            "<input type=\"radio\" name=\"choice-4\" value=\"later\" checked>",
+            "<input type=\"hidden\" name=\"digest-3\" value=\"digest-of-3\">",
+            "name=\"reason-4\"",
+            "name=\"action\" value=\"items\">Apply the choices</button>",
+            "Approved by <b>ben</b>",
+            ">1, 2 wait here</em>",
+        ],
+    );
+    assert_lacks(&html, &["choice-5", "digest-5"]);
+}
+
+#[test]
+fn calls_too_large_for_one_page_are_never_approved_unseen() {
+    let large = |call| ItemView { arguments: format!("\"{}\"", "x".repeat(1_200_000)), ..item(call) };
+    let html = page(&view(vec![large(3), large(4), large(5)]));
+    assert_has(
+        &html,
+        &[
+            "too large to be shown on one page",
+            "name=\"choice-3\"",
+            "1,200,002 characters: too large",
+            "value=\"decline\"",
+        ],
+    );
+    assert_lacks(&html, &["value=\"accept\">Approve all", "choice-4", "choice-5"]);
+    let one = ItemView { arguments: format!("\"{}\"", "x".repeat(3_000_000)), ..item(3) };
+    assert_has(&page(&view(vec![one])), &["value=\"accept\">Approve</button>"]);
+}
+
+#[test]
+fn a_call_that_is_asked_again_says_so() {
+    let html = page(&view(vec![ItemView { asked_again: true, ..item(3) }]));
+    assert_has(&html, &["This is asked again: the tool has changed"]);
+}
+
+#[test]
+fn no_text_from_outside_becomes_markup() {
+    let text = || HOSTILE.to_owned();
+    let hostile = |call| ItemView {
+        address: text(),
+        title: text(),
+        description: text(),
+        method: text(),
+        url: text(),
+        credential: Some(text()),
+        reason: text(),
+        arguments: serde_json::to_string(&[HOSTILE]).unwrap(),
+        digest: text(),
+        result: Some(text()),
+        decision: Some(DecisionView {
+            verdict: Verdict::Decline,
+            status: text(),
+            reason: Some(text()),
+            by: Some(text()),
+            at: text(),
+        }),
+        ..item(call)
+    };
+    let mut view = view(vec![hostile(1), hostile(2)]);
+    view.execution_id = text();
+    view.session_id = text();
+    view.digest = text();
+    view.account = text();
+    view.organization = text();
+    view.client = text();
+    view.started_at = text();
+    view.expires_at = text();
+    view.program = text();
+    view.next_execution_id = Some(text());
+    view.outcome = Some(OutcomeView { result: Some(text()), error: Some(text()) });
+    view.others = vec![OtherCall {
+        call: 0,
+        address: text(),
+        arguments: text(),
+        line: Some(1),
+        state: ItemState::Done,
+        result: Some(text()),
+    }];
+    let pages = [
+        page(&view),
+        conflict_page(&view, HOSTILE),
+        message_page(HOSTILE, HOSTILE, 404),
+        sign_in_page(HOSTILE, &format!("/{HOSTILE}"), Some(HOSTILE)),
+        home_page(HOSTILE, HOSTILE, true),
+    ];
+    let bare = "\"'>";
+    for html in pages {
+        assert_lacks(&html, &["<script>", "<img", "</textarea></p>", bare]);
+        assert_eq!(html.matches("<main").count(), 1);
+        assert_eq!(html.matches("</main").count(), 1);
+    }
+    let html = page(&view);
+    assert_lacks(html.split("<main").next().unwrap(), &["\u{202E}"]);
+    assert_has(&html, &["⟦U+202E⟧⟦U+200B⟧"]);
+}
+
+#[test]
+fn hidden_characters_never_reach_the_page_bare() {
+    let mut view = view(vec![ItemView {
+        title: HOSTILE.to_owned(),
+        arguments: "{\"a\":\"\u{2066}x\u{FEFF}\"}".to_owned(),
+        ..item(3)
+    }]);
+    view.client = "cli\u{AD}ent".to_owned();
+    view.program = "a\u{2028}b".to_owned();
+    let html = page(&view);
+    assert_lacks(&html, &["\u{202E}", "\u{200B}", "\u{2066}", "\u{FEFF}", "\u{AD}", "\u{2028}"]);
+}
+
+#[test]
+fn pages_have_nothing_inline_and_nothing_from_elsewhere() {
+    let waiting = view(vec![item(3), item(4)]);
+    for html in [
+        page(&waiting),
+        message_page("a", "b", 400),
+        sign_in_page("", "/", None),
+        home_page("http://localhost:8787", PERSON, false),
+    ] {
+        assert_lacks(&html, &[" style=", " onclick", "<style", "javascript:", "src=\"http", "href=\"http"]);
+        assert_eq!(html.matches("<script").count(), 1);
+        assert_has(
+            &html,
+            &["<script src=\"/assets/", "<link rel=\"stylesheet\" href=\"/assets/", "<html lang=\"en\">"],
+        );
+    }
+}
+
+#[test]
+fn what_goes_on_refreshes_without_a_script_and_nothing_else_does() {
+    let refresh = "<noscript><meta http-equiv=\"refresh\" content=\"3\"></noscript>";
+    let accepted = || decided(3, Verdict::Accept, ItemState::Sent, Some("ben"));
+    let going = with_state(PauseState::Decided, ExecutionStatus::Running, accepted());
+    assert_has(&page(&going), &[refresh, "data-live=\"true\"", "<h1>Approved</h1>", "The program goes on by itself."]);
+    let over = with_state(PauseState::Over, ExecutionStatus::Completed, accepted());
+    for html in [page(&over), page(&view(vec![item(3)]))] {
+        assert_lacks(&html, &[refresh]);
+    }
+    assert_has(&page(&over), &["data-live=\"false\""]);
+}
+
+#[test]
+fn a_pause_that_led_to_another_links_to_it() {
+    let mut view = with_state(
+        PauseState::Decided,
+        ExecutionStatus::Waiting,
+        decided(3, Verdict::Accept, ItemState::Done, Some("ben")),
+    );
+    view.next_execution_id = Some("exec_next".to_owned());
+    assert_has(
+        &page(&view),
+        &["href=\"/resume/exec_next?mcp_session_id=5e55\"", "data-live=\"false\"", "waits for another decision"],
+    );
+}
+
+#[test]
+fn an_expired_pause_has_nothing_to_press() {
+    for item in [item(3), decided(3, Verdict::Decline, ItemState::Expired, None)] {
+        let html = page(&with_state(PauseState::Expired, ExecutionStatus::Running, item));
+        assert_has(&html, &["Nobody decided in time", "Time is over, not sent", "1 call was not sent."]);
+        assert_lacks(&html, &["<form", "<button", "data-until", "waits here"]);
+    }
+}
+
+#[test]
+fn every_ending_is_told() {
+    let end = |status, item| page(&with_state(PauseState::Over, status, item));
+    let accept = |state| decided(3, Verdict::Accept, state, Some("ben"));
+    for (html, parts) in [
+        (
+            end(ExecutionStatus::Completed, accept(ItemState::Done)),
+            ["The program has finished", "The call was carried out."],
+        ),
+        (
+            end(ExecutionStatus::Failed, accept(ItemState::Failed)),
+            ["The program failed", "The call ended with an error."],
+        ),
+        (
+            end(ExecutionStatus::Completed, accept(ItemState::OutcomeUnknown)),
+            ["Sent, outcome unknown", "It may or may not have been carried out"],
+        ),
+        (
+            end(ExecutionStatus::Cancelled, decided(3, Verdict::Cancel, ItemState::NotSent, Some("ben"))),
+            ["The program was cancelled", "The call was not sent. Nothing more is sent."],
+        ),
+        (
+            end(ExecutionStatus::Completed, decided(3, Verdict::Decline, ItemState::Declined, Some("ben"))),
+            ["Declined by <b>ben</b>", "Reason: “because”"],
+        ),
+        (end(ExecutionStatus::Expired, item(3)), ["The program cannot go on", "Not sent"]),
+    ] {
+        assert_has(&html, &parts);
+        assert_lacks(&html, &["<form"]);
+    }
+}
+
+#[test]
+fn the_outcome_is_shown() {
+    let mut view = with_state(
+        PauseState::Over,
+        ExecutionStatus::Completed,
+        decided(3, Verdict::Accept, ItemState::Done, Some("ben")),
+    );
+    view.outcome = Some(OutcomeView { result: Some("{\"deleted\":1}".to_owned()), error: None });
+    assert_has(&page(&view), &["What came of it", "What the program returned", "&#34;deleted&#34;"]);
+    view.outcome = Some(OutcomeView { result: None, error: Some("TypeError: x".to_owned()) });
+    assert_has(&page(&view), &["Why it failed", "TypeError: x"]);
+    view.outcome = Some(OutcomeView { result: None, error: None });
+    assert_has(&page(&view), &["The program returned nothing"]);
+}
+
+#[test]
+fn a_conflict_names_who_decided() {
+    let by_ben = || decided(3, Verdict::Decline, ItemState::Declined, Some("ben"));
+    let html = conflict_page(&with_state(PauseState::Decided, ExecutionStatus::Running, by_ben()), PERSON);
+    assert_has(
+        &html,
+        &[
+            "role=\"alert\"",
+            "Already declined by <b>ben</b> on ",
+            "4 March 2026, 10:00 UTC",
+            "Your answer was not used.",
+        ],
+    );
+    let mixed = view(vec![by_ben(), decided(4, Verdict::Accept, ItemState::Sent, Some("cem")), item(5)]);
+    assert_has(
+        &conflict_page(&mixed, PERSON),
+        &["by whom is written at each call", "Please look at what still waits."],
+    );
+    assert_has(&conflict_page(&view(vec![item(3)]), PERSON), &["has changed since you opened the page"]);
+    let late = with_state(
+        PauseState::Expired,
+        ExecutionStatus::Running,
+        decided(3, Verdict::Decline, ItemState::Expired, None),
+    );
+    assert_has(&conflict_page(&late, PERSON), &["came too late"]);
+    assert_has(&approval_page(&late, PERSON, Some(Notice::problem("A <b> in words."))), &["A &lt;b&gt; in words."]);
+    let over = with_state(PauseState::Over, ExecutionStatus::Failed, item(3));
+    assert_has(&conflict_page(&over, PERSON), &["the program had already ended"]);
+}
+
+#[test]
+fn the_version_changes_with_what_is_shown() {
+    let version = |view: &ApprovalView| {
+        let html = page(view);
+        html.split("data-version=\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned).unwrap()
+    };
+    let before = view(vec![item(3)]);
+    assert_eq!(version(&before), "waiting waiting digest-of-all 1772701200000   3:waiting");
+    for after in [
+        with_state(
+            PauseState::Waiting,
+            ExecutionStatus::Waiting,
+            decided(3, Verdict::Accept, ItemState::Approved, Some("ben")),
+        ),
+        ApprovalView { digest: "another".to_owned(), ..before.clone() },
+        ApprovalView { state: PauseState::Expired, ..before.clone() },
+        ApprovalView { execution_status: ExecutionStatus::Running, ..before.clone() },
+        ApprovalView { next_execution_id: Some("x".to_owned()), ..before.clone() },
+        ApprovalView { outcome: Some(OutcomeView { result: None, error: None }), ..before.clone() },
+    ] {
+        assert_ne!(version(&after), version(&before));
+    }
+}
+
+#[test]
+fn the_words_of_the_version_are_those_of_the_api() {
+    let word = |value: serde_json::Value| value.as_str().unwrap().to_owned();
+    for state in [PauseState::Waiting, PauseState::Decided, PauseState::Expired, PauseState::Over] {
+        for status in [
+            ExecutionStatus::Running,
+            ExecutionStatus::Waiting,
+            ExecutionStatus::Completed,
+            ExecutionStatus::Failed,
+            ExecutionStatus::Cancelled,
+            ExecutionStatus::Expired,
+        ] {
+            let expected = format!(
+                "data-version=\"{} {} ",
+                word(serde_json::to_value(state).unwrap()),
+                word(serde_json::to_value(status).unwrap())
+            );
+            assert_has(&page(&with_state(state, status, item(3))), &[&expected]);
+        }
+    }
+    for state in [
+        ItemState::Waiting,
+        ItemState::Approved,
+        ItemState::Sent,
+        ItemState::Done,
+        ItemState::Failed,
+        ItemState::Declined,
+        ItemState::Expired,
+        ItemState::NotSent,
+        ItemState::OutcomeUnknown,
+    ] {
+        let expected = format!(" 3:{}\"", word(serde_json::to_value(state).unwrap()));
+        assert_has(&page(&view(vec![ItemView { state, ..item(3) }])), &[&expected]);
+    }
+}
+
+#[test]
+fn many_other_calls_are_cut_at_the_beginning_and_counted() {
+    let other = |call| OtherCall {
+        call,
+        address: format!("demo.call{call}"),
+        arguments: "{}".to_owned(),
+        line: None,
+        state: ItemState::Done,
+        result: None,
+    };
+    let html = page(&ApprovalView { others: (0..250).map(other).collect(), ..view(vec![item(300)]) });
+    assert_has(&html, &["The first 150 are not shown here.", "start=\"151\"", "demo.call150<", "demo.call249<"]);
+    assert_lacks(&html, &["demo.call149<"]);
+}
+
+#[test]
+fn an_ordinary_page_is_light() {
+    let [css, js, _] = assets::paths().map(|path| asset(path).unwrap().body.len());
+    let html = page(&view(vec![item(3), item(4), item(5)])).len();
+    assert!(css + js + html < 50_000, "{css} {js} {html}");
+}
+
+#[test]
+fn signing_in_returns_only_to_pages_of_the_gateway() {
+    for (path, expected) in [
+        ("/resume/x?mcp_session_id=y", "/resume/x?mcp_session_id=y"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/\t/evil.example", "/"),
+        ("", "/"),
+    ] {
+        assert_eq!(local_path(path), expected);
+    }
+    assert_has(
+        &sign_in_page("ann@acme", "//evil.example", Some("Write it as name@organization.")),
+        &[
+            "name=\"return_to\" value=\"/\"",
+            "name=\"account\" type=\"text\" value=\"ann@acme\"",
+            "action=\"/sign-in\"",
+            "believes every name",
+            "Write it as name@organization.",
+        ],
+    );
+}
+
+#[test]
+fn home_says_how_to_connect() {
+    let html = home_page("https://gate.example/", PERSON, false);
+    assert_has(
+        &html,
+        &[
+            "claude mcp add --transport http countersign https://gate.example/mcp<",
+            "npx @modelcontextprotocol/inspector --cli https://gate.example/mcp --transport http --method tools/list<",
+            ".vscode/mcp.json",
+            ".cursor/mcp.json",
+            "StreamableHTTPClientTransport",
+        ],
+    );
+    assert_lacks(&html, &["execute"]);
+    assert_has(&home_page("https://gate.example", PERSON, true), &["<code>execute</code> is not offered", "LOADER"]);
+}

@@ -1,0 +1,7 @@
+//! JSON text: canonical form, hashes, and a look at its depth before anything recursive reads it.
+
+mod canonical;
+mod depth;
+
+pub use canonical::{canonical_json, sha256_hex};
+pub use depth::json_depth_within;
