@@ -122,7 +122,8 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         jurisdiction,
         resume_wait_ms: number("RESUME_WAIT_MS", 50_000, 0, 600_000)?,
         tool_timeout_ms: number("TOOL_TIMEOUT_MS", 60_000, 1, 600_000)?,
-        tool_response_bytes: usize::try_from(number("TOOL_RESPONSE_BYTES", 16 << 20, 1_024, 64 << 20)?).unwrap_or(16 << 20),
+        tool_response_bytes: usize::try_from(number("TOOL_RESPONSE_BYTES", 16 << 20, 1_024, 64 << 20)?)
+            .unwrap_or(16 << 20),
         execution_retention_ms: number("EXECUTION_RETENTION_MS", 86_400_000, 1, LONGEST_MS)?,
         alarm: AlarmSettings {
             idle_timeout: number("SESSION_IDLE_TIMEOUT_MS", 86_400_000, 1, LONGEST_MS)?,
@@ -173,7 +174,8 @@ mod tests {
             ("MODEL_DECISIONS", "true"),
             ("SESSION_JURISDICTION", "mars"),
         ] {
-            let vars = if name == "AUTH_MODE" { vec![(name, value)] } else { vec![("AUTH_MODE", "dev"), (name, value)] };
+            let vars =
+                if name == "AUTH_MODE" { vec![(name, value)] } else { vec![("AUTH_MODE", "dev"), (name, value)] };
             let message = parse(&vars).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");
         }

@@ -83,7 +83,7 @@ test("a failed call is a value with a code", async () => {
 test("syntax errors name line and column", async () => {
   const answer = await session.tool("execute", { code: "const a = 1;\nconst b = ;\nreturn a" });
   assert.equal(answer.isError, true);
-  assert.match(answer.content[0].text, /line 2/);
+  assert.match(answer.content[0].text, /^Line 2, column \d+/);
   assert.match(answer.content[0].text, /const b = ;/);
   for (const code of ["import fs from 'fs'; return 1", "return await import('cloudflare:workers')", "export const a = 1"]) {
     const refused = await session.tool("execute", { code });

@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::json::hex;
+
 /// Digest of one call: execution, number, address, canonical arguments and the canonical JSON of
 /// the tool's binding. SHA-256, 64 hexadecimal digits. Every part is preceded by its length, so
 /// that no two different inputs are the same bytes.
@@ -24,12 +26,7 @@ fn digest_of(parts: &[&str]) -> String {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part.as_bytes());
     }
-    hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-        text
-    })
+    hex(&hasher.finalize())
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ impl DevMode {
         match bearer_token(header).and_then(parse_dev_bearer) {
             Some(principal) => Outcome::Authenticated(principal),
             None => Outcome::Unauthorized {
-                problem: Some("In development mode a bearer is dev:<account>@<organization>, optionally with :admin or :approver"),
+                problem: Some(
+                    "In development mode a bearer is dev:<account>@<organization>, optionally with :admin or :approver",
+                ),
             },
         }
     }
@@ -112,9 +114,6 @@ mod tests {
             (DevMode { require_token: false }).authenticate(None),
             Outcome::Authenticated(Principal { admin: true, purpose: Purpose::Mcp, .. })
         ));
-        assert_eq!(
-            (DevMode { require_token: true }).authenticate(None),
-            Outcome::Unauthorized { problem: None }
-        );
+        assert_eq!((DevMode { require_token: true }).authenticate(None), Outcome::Unauthorized { problem: None });
     }
 }

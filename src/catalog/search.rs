@@ -14,7 +14,9 @@ pub fn words(text: &str) -> Vec<String> {
         if character.is_alphanumeric() {
             let next_is_lower = characters.peek().is_some_and(|next| next.is_lowercase());
             let starts = character.is_uppercase()
-                && before.is_some_and(|before| before.is_lowercase() || before.is_numeric() || (before.is_uppercase() && next_is_lower));
+                && before.is_some_and(|before| {
+                    before.is_lowercase() || before.is_numeric() || (before.is_uppercase() && next_is_lower)
+                });
             if starts {
                 take_word(&mut words, &mut word);
             }
@@ -64,7 +66,10 @@ mod tests {
 
     #[test]
     fn a_question_cannot_smuggle_operators() {
-        assert_eq!(match_expression("delete\" OR (x NEAR y)"), Some("\"delete\"* OR \"or\"* OR \"x\"* OR \"near\"* OR \"y\"*".to_owned()));
+        assert_eq!(
+            match_expression("delete\" OR (x NEAR y)"),
+            Some("\"delete\"* OR \"or\"* OR \"x\"* OR \"near\"* OR \"y\"*".to_owned())
+        );
         assert_eq!(match_expression(" *** "), None);
     }
 }

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::json::canonical_json;
 use super::tool::{ToolError, ToolOutcome};
+use crate::json::canonical_json;
 
 #[test]
 fn canonical_text_is_sorted_and_keeps_digits() {

@@ -81,7 +81,8 @@ impl<'a> Writer<'a> {
             "boolean" => "boolean".to_owned(),
             "null" => "null".to_owned(),
             "array" => {
-                let items = object.get("items").map_or_else(|| "unknown".to_owned(), |items| self.write(items, depth + 1));
+                let items =
+                    object.get("items").map_or_else(|| "unknown".to_owned(), |items| self.write(items, depth + 1));
                 if items.contains([' ', '|', '&']) { format!("Array<{items}>") } else { format!("{items}[]") }
             }
             _ => self.object_type(object, depth),
@@ -144,7 +145,10 @@ mod tests {
     #[test]
     fn schemas_read_as_typescript() {
         for (schema, expected) in [
-            (json!({"type": "object", "properties": {"a": {"type": "string"}, "b-c": {"type": "integer"}}, "required": ["a"]}), r#"{ a: string; "b-c"?: number }"#),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}, "b-c": {"type": "integer"}}, "required": ["a"]}),
+                r#"{ a: string; "b-c"?: number }"#,
+            ),
             (json!({"type": ["string", "null"]}), "string | null"),
             (json!({"enum": ["x", 1, null]}), r#""x" | 1 | null"#),
             (json!({"type": "array", "items": {"type": "string"}}), "string[]"),
@@ -152,7 +156,10 @@ mod tests {
             (json!({"type": "object"}), "{}"),
             (json!({"type": "object", "additionalProperties": {"type": "number"}}), "{ [key: string]: number }"),
             (json!({"anyOf": [{"type": "string"}, {"type": "number"}]}), "string | number"),
-            (json!({"type": "object", "properties": {"a": {"type": "string", "description": "one */ two\nthree"}}}), "{ /* one * / two three */ a?: string }"),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string", "description": "one */ two\nthree"}}}),
+                "{ /* one * / two three */ a?: string }",
+            ),
             (json!(true), "unknown"),
         ] {
             assert_eq!(type_text(&schema), expected);

@@ -180,9 +180,10 @@ impl ApprovalView {
         let (session_id, meta) = session;
         let row = execution.row();
         let waiting = execution.undecided(pause, now).next().is_some();
-        let any_expired = pause.items().filter_map(|seq| execution.call(seq)).any(|call| {
-            call.status == CallStatus::Waiting || item_state(call) == ItemState::Expired
-        });
+        let any_expired = pause
+            .items()
+            .filter_map(|seq| execution.call(seq))
+            .any(|call| call.status == CallStatus::Waiting || item_state(call) == ItemState::Expired);
         let state = if waiting {
             PauseState::Waiting
         } else if any_expired {
@@ -192,7 +193,8 @@ impl ApprovalView {
         } else {
             PauseState::Decided
         };
-        let expires = execution.undecided(pause, now).filter_map(|call| call.deadline).min().unwrap_or(pause.expires_at);
+        let expires =
+            execution.undecided(pause, now).filter_map(|call| call.deadline).min().unwrap_or(pause.expires_at);
         let next = match pause.led_to {
             Some(LedTo::Pause(number)) => execution.pauses().get(number as usize),
             Some(LedTo::Outcome) | None => None,

@@ -106,13 +106,7 @@ struct ItemFields {
 }
 
 /// Handles one request. `path` is what follows `/demo`, `query` is decoded.
-pub fn handle(
-    inventory: &mut Inventory,
-    method: &str,
-    path: &str,
-    query: &[(String, String)],
-    body: &[u8],
-) -> Answer {
+pub fn handle(inventory: &mut Inventory, method: &str, path: &str, query: &[(String, String)], body: &[u8]) -> Answer {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, segments.as_slice()) {
         ("GET", ["items"]) => {

@@ -40,8 +40,7 @@ pub fn error_result(error: &CallError) -> Rc<str> {
     }
     serde_json::to_string(&Failed { ok: false, error })
         .unwrap_or_else(|_| {
-            r#"{"ok":false,"error":{"code":"internal","message":"The error could not be written."}}"#
-                .to_owned()
+            r#"{"ok":false,"error":{"code":"internal","message":"The error could not be written."}}"#.to_owned()
         })
         .into()
 }

@@ -8,14 +8,11 @@ use std::rc::Rc;
 
 use super::call_result::{CallError, error_result};
 use super::interface::{
-    Boot, Decider, DecisionError, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget,
-    Reply, Resolution, Turn, Write,
+    Boot, Decider, DecisionError, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Reply, Resolution,
+    Turn, Write,
 };
 use super::limits::Limits;
-use super::row::{
-    CallRow, CallStatus, ExecutionRow, ExecutionStatus, LedTo, Millis, Outcome, PauseRow,
-    ProgramError,
-};
+use super::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, LedTo, Millis, Outcome, PauseRow, ProgramError};
 use crate::approval::{Decision, Route, ShownCall, Verdict, pause_digest};
 
 /// Sandboxes that may be lost in a row before the execution is given up. Crashes of the whole
@@ -76,13 +73,7 @@ struct Changed {
 impl Execution {
     /// A new execution; the first effects start its sandbox.
     #[must_use]
-    pub fn start(
-        moment: &Moment,
-        id: String,
-        seed: String,
-        prelude: u32,
-        limits: Limits,
-    ) -> (Self, Vec<Effect>) {
+    pub fn start(moment: &Moment, id: String, seed: String, prelude: u32, limits: Limits) -> (Self, Vec<Effect>) {
         let row = ExecutionRow {
             id,
             status: ExecutionStatus::Running,
@@ -107,12 +98,7 @@ impl Execution {
 
     /// An execution as it was stored. Nothing of it is running; [`Self::wake`] goes on.
     #[must_use]
-    pub fn restore(
-        row: ExecutionRow,
-        calls: Vec<CallRow>,
-        pauses: Vec<PauseRow>,
-        limits: Limits,
-    ) -> Self {
+    pub fn restore(row: ExecutionRow, calls: Vec<CallRow>, pauses: Vec<PauseRow>, limits: Limits) -> Self {
         Self { row, calls, pauses, limits, live: Live::default(), changed: Changed::default() }
     }
 
@@ -169,14 +155,9 @@ impl Execution {
     }
 
     /// The calls of a pause that can still be decided at `now`.
-    pub fn undecided<'a>(
-        &'a self,
-        pause: &'a PauseRow,
-        now: Millis,
-    ) -> impl Iterator<Item = &'a CallRow> + 'a {
+    pub fn undecided<'a>(&'a self, pause: &'a PauseRow, now: Millis) -> impl Iterator<Item = &'a CallRow> + 'a {
         pause.items().filter_map(|seq| self.call(seq)).filter(move |call| {
-            call.status == CallStatus::Waiting
-                && call.deadline.is_none_or(|deadline| now < deadline)
+            call.status == CallStatus::Waiting && call.deadline.is_none_or(|deadline| now < deadline)
         })
     }
 
@@ -192,12 +173,8 @@ impl Execution {
         if self.needs_wake() {
             return Some(now);
         }
-        let lease = self
-            .calls
-            .iter()
-            .filter(|call| call.status == CallStatus::Waiting)
-            .filter_map(|call| call.deadline)
-            .min();
+        let lease =
+            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).filter_map(|call| call.deadline).min();
         match self.row.status {
             ExecutionStatus::Running => {
                 let recovery = now.saturating_add(self.limits.recovery_ms);
@@ -262,14 +239,10 @@ impl Execution {
         }
         self.live.sandbox = None;
         self.live.lost_in_a_row += 1;
-        if self.row.status == ExecutionStatus::Running
-            && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW
-        {
+        if self.row.status == ExecutionStatus::Running && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW {
             let error = ProgramError {
                 code: "sandbox_failed".to_owned(),
-                message: format!(
-                    "The sandbox failed {SANDBOXES_LOST_IN_A_ROW} times in a row: {reason}"
-                ),
+                message: format!("The sandbox failed {SANDBOXES_LOST_IN_A_ROW} times in a row: {reason}"),
                 line: None,
             };
             self.end(moment.now, ExecutionStatus::Failed, Some(error));
@@ -343,8 +316,7 @@ impl Execution {
         if cancelled {
             let error = ProgramError {
                 code: "cancelled".to_owned(),
-                message: "A person cancelled the program. Nothing that waited was sent."
-                    .to_owned(),
+                message: "A person cancelled the program. Nothing that waited was sent.".to_owned(),
                 line: None,
             };
             self.end(moment.now, ExecutionStatus::Cancelled, Some(error));
@@ -356,11 +328,7 @@ impl Execution {
 
     /// This release cannot replay the program any more.
     pub fn expire(&mut self, moment: &Moment, reason: &str) -> Vec<Effect> {
-        let error = ProgramError {
-            code: "program_expired".to_owned(),
-            message: reason.to_owned(),
-            line: None,
-        };
+        let error = ProgramError { code: "program_expired".to_owned(), message: reason.to_owned(), line: None };
         self.end(moment.now, ExecutionStatus::Expired, Some(error));
         self.take_effects()
     }
@@ -368,9 +336,10 @@ impl Execution {
     // ---- calls ----------------------------------------------------------------------------
 
     fn sandbox_in_turn(&mut self, attempt: u32, number: u32) -> Option<&mut Sandbox> {
-        self.live.sandbox.as_mut().filter(|sandbox| {
-            sandbox.attempt == attempt && sandbox.turns == number && !sandbox.waits
-        })
+        self.live
+            .sandbox
+            .as_mut()
+            .filter(|sandbox| sandbox.attempt == attempt && sandbox.turns == number && !sandbox.waits)
     }
 
     fn accept_call(&mut self, now: Millis, issued: IssuedCall) -> Result<(), ProgramError> {
@@ -401,9 +370,7 @@ impl Execution {
                 );
                 (Rc::from("null"), Some(error))
             }
-            Err(message) => {
-                (Rc::from("null"), Some(CallError::new("invalid_tool_arguments", message)))
-            }
+            Err(message) => (Rc::from("null"), Some(CallError::new("invalid_tool_arguments", message))),
         };
         if let Some(recorded) = self.calls.get(issued.seq as usize) {
             return same_call(recorded, &issued.address, &arguments);
@@ -454,9 +421,10 @@ impl Execution {
             }
             Resolution::Ready { ask, idempotent, shown } => (ask, idempotent, shown),
         };
-        let approved = call.decision.as_ref().is_some_and(|decision| {
-            decision.verdict == Verdict::Accept && decision.digest == shown.digest
-        });
+        let approved = call
+            .decision
+            .as_ref()
+            .is_some_and(|decision| decision.verdict == Verdict::Accept && decision.digest == shown.digest);
         match call.status {
             CallStatus::Issued if ask => self.ask(now, call.seq, shown),
             CallStatus::Issued => self.send(call.seq, idempotent, shown),
@@ -553,12 +521,7 @@ impl Execution {
         Ok(items)
     }
 
-    fn check_items(
-        &self,
-        pause: &PauseRow,
-        now: Millis,
-        items: &[DecisionItem],
-    ) -> Result<(), DecisionError> {
+    fn check_items(&self, pause: &PauseRow, now: Millis, items: &[DecisionItem]) -> Result<(), DecisionError> {
         let distinct: BTreeSet<u32> = items.iter().map(|item| item.seq).collect();
         if items.is_empty() || distinct.len() != items.len() {
             return Err(DecisionError::BadList);
@@ -707,12 +670,10 @@ impl Execution {
                 self.set_running(now);
                 self.changed.effects.push(Effect::Answer(Reply { attempt, deliveries }));
             }
-            Some(_) => {}
             None if self.row.status == ExecutionStatus::Running => self.start_sandbox(now),
-            None => {}
+            Some(_) | None => {}
         }
-        let over = self.row.status == ExecutionStatus::Waiting
-            && self.suspend_at().is_some_and(|at| at <= now);
+        let over = self.row.status == ExecutionStatus::Waiting && self.suspend_at().is_some_and(|at| at <= now);
         if over {
             self.drop_sandbox();
         }
@@ -779,9 +740,7 @@ impl Execution {
     fn judge(&mut self, moment: &Moment) {
         let quiet = self.live.resolving.is_empty()
             && self.live.sending.is_empty()
-            && self.calls.iter().all(|call| {
-                matches!(call.status, CallStatus::Waiting | CallStatus::Settled)
-            });
+            && self.calls.iter().all(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Settled));
         let Some(sandbox) = &mut self.live.sandbox else {
             return;
         };
@@ -792,33 +751,26 @@ impl Execution {
             self.pause_here(moment);
             return;
         }
-        match sandbox.finish.take() {
-            Some(finish) => self.complete(moment.now, finish),
-            None => {
-                let error = ProgramError {
-                    code: "never_settles".to_owned(),
-                    message: "The program waits for a promise that nothing will settle. Await \
-                              only tool calls and what depends on them."
-                        .to_owned(),
-                    line: None,
-                };
-                self.end(moment.now, ExecutionStatus::Failed, Some(error));
-            }
+        if let Some(finish) = sandbox.finish.take() {
+            self.complete(moment.now, finish);
+            return;
         }
+        let error = ProgramError {
+            code: "never_settles".to_owned(),
+            message:
+                "The program waits for a promise that nothing will settle. Await only tool calls and what depends \
+                      on them."
+                    .to_owned(),
+            line: None,
+        };
+        self.end(moment.now, ExecutionStatus::Failed, Some(error));
     }
 
     fn pause_here(&mut self, moment: &Moment) {
-        let waiting: Vec<u32> = self
-            .calls
-            .iter()
-            .filter(|call| call.status == CallStatus::Waiting)
-            .map(|call| call.seq)
-            .collect();
+        let waiting: Vec<u32> =
+            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).map(|call| call.seq).collect();
         let earliest = |seqs: &[u32], calls: &[CallRow]| {
-            seqs.iter()
-                .filter_map(|seq| calls.get(*seq as usize)?.deadline)
-                .min()
-                .unwrap_or(moment.now)
+            seqs.iter().filter_map(|seq| calls.get(*seq as usize)?.deadline).min().unwrap_or(moment.now)
         };
         let next = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
         let open = self.pauses.last_mut().filter(|pause| pause.led_to.is_none());
@@ -863,24 +815,12 @@ impl Execution {
             Ok(result) => (ExecutionStatus::Completed, result, None),
             Err(error) => (ExecutionStatus::Failed, None, Some(error)),
         };
-        let outcome = Outcome {
-            result,
-            error,
-            emitted: finish.emitted,
-            logs: finish.logs,
-            logs_cut: finish.logs_cut,
-        };
+        let outcome = Outcome { result, error, emitted: finish.emitted, logs: finish.logs, logs_cut: finish.logs_cut };
         self.end_with(now, status, outcome);
     }
 
     fn end(&mut self, now: Millis, status: ExecutionStatus, error: Option<ProgramError>) {
-        let outcome = Outcome {
-            result: None,
-            error,
-            emitted: Vec::new(),
-            logs: Vec::new(),
-            logs_cut: false,
-        };
+        let outcome = Outcome { result: None, error, emitted: Vec::new(), logs: Vec::new(), logs_cut: false };
         self.end_with(now, status, outcome);
     }
 
@@ -899,10 +839,8 @@ impl Execution {
             .map(|call| call.seq)
             .collect();
         for seq in unsent {
-            let error = CallError::new(
-                "execution_over",
-                "The program ended before the call was sent; it was not sent.",
-            );
+            let error =
+                CallError::new("execution_over", "The program ended before the call was sent; it was not sent.");
             self.settle(now, seq, error_result(&error));
         }
         self.stop_clock(now);
@@ -977,10 +915,9 @@ fn digest_of_call(call: &CallRow) -> Option<&str> {
 }
 
 fn already_decided(call: &CallRow) -> Option<DecisionError> {
-    call.decision.as_ref().map(|decision| DecisionError::AlreadyDecided {
-        seq: call.seq,
-        decision: Box::new(decision.clone()),
-    })
+    call.decision
+        .as_ref()
+        .map(|decision| DecisionError::AlreadyDecided { seq: call.seq, decision: Box::new(decision.clone()) })
 }
 
 fn declined_error(reason: Option<String>) -> CallError {

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::row::{CallRow, ExecutionRow, LogLine, PauseRow, ProgramError};
 use super::CallError;
+use super::row::{CallRow, ExecutionRow, LogLine, PauseRow, ProgramError};
 use crate::approval::{Decision, Route, ShownCall, Verdict};
 
 /// One call as the sandbox says it was made. Nothing of it is believed.
@@ -97,6 +97,7 @@ pub enum Resolution {
 }
 
 /// A row to be written.
+#[allow(clippy::large_enum_variant, reason = "a few of them live for the length of one step")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// The execution's own row.

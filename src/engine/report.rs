@@ -62,11 +62,7 @@ impl Execution {
     #[must_use]
     pub fn pause_report(&self, pause: &PauseRow) -> PauseReport {
         let pending = pause.reported.iter().filter_map(|seq| self.call(*seq)).map(pending_call);
-        PauseReport {
-            id: pause.id.clone(),
-            expires_at: pause.expires_at,
-            pending: pending.collect(),
-        }
+        PauseReport { id: pause.id.clone(), expires_at: pause.expires_at, pending: pending.collect() }
     }
 }
 
@@ -83,10 +79,5 @@ pub fn report_of_pause(execution: &Execution, pause: &PauseRow) -> Option<Report
 }
 
 fn pending_call(call: &CallRow) -> PendingCall {
-    PendingCall {
-        seq: call.seq,
-        address: call.address.clone(),
-        arguments: Rc::clone(&call.arguments),
-        line: call.line,
-    }
+    PendingCall { seq: call.seq, address: call.address.clone(), arguments: Rc::clone(&call.arguments), line: call.line }
 }

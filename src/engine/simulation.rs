@@ -10,8 +10,7 @@ use std::rc::Rc;
 
 use super::execution::{Execution, Moment};
 use super::interface::{
-    Boot, Decider, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Resolution,
-    Turn, Write,
+    Boot, Decider, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Resolution, Turn, Write,
 };
 use super::report::{Report, report_of_pause};
 use super::row::{CallRow, CallStatus, ExecutionRow, PauseRow};
@@ -61,8 +60,7 @@ enum Tool {
 }
 
 impl Tool {
-    const ALL: [Self; 6] =
-        [Self::Read, Self::Write, Self::Gated, Self::GatedIdempotent, Self::Blocked, Self::Unknown];
+    const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Gated, Self::GatedIdempotent, Self::Blocked, Self::Unknown];
 
     fn address(self) -> String {
         format!("sim.{self:?}")
@@ -90,12 +88,12 @@ impl Program {
         let tasks = (0..count)
             .map(|task| {
                 let mut steps: Vec<Step> = (0..random.below(4) + usize::from(task == 0))
-                    .map(|_| match random.below(8) {
-                        0 => Step::SkipIfFailed,
-                        _ => {
-                            let known = if random.chance(85) { 4 } else { 6 };
-                            Step::Call(Tool::ALL[random.below(known)])
+                    .map(|_| {
+                        if random.below(8) == 0 {
+                            return Step::SkipIfFailed;
                         }
+                        let known = if random.chance(85) { 4 } else { 6 };
+                        Step::Call(Tool::ALL[random.below(known)])
                     })
                     .collect();
                 // Tasks start later ones only, so every program ends.
@@ -226,14 +224,9 @@ impl SimulatedSandbox {
     fn turn(&mut self) -> Turn {
         let finish = (self.state[0] == TaskState::Ended).then(|| Finish {
             result: if self.program.throws {
-                Err(super::ProgramError {
-                    code: "exception".to_owned(),
-                    message: "thrown".to_owned(),
-                    line: Some(1),
-                })
+                Err(super::ProgramError { code: "exception".to_owned(), message: "thrown".to_owned(), line: Some(1) })
             } else {
-                let seen: Vec<String> =
-                    self.seen.iter().map(|(seq, result)| format!("{seq}={result}")).collect();
+                let seen: Vec<String> = self.seen.iter().map(|(seq, result)| format!("{seq}={result}")).collect();
                 Ok(Some(serde_json::to_string(&seen).unwrap()))
             },
             emitted: Vec::new(),
@@ -339,8 +332,7 @@ impl World {
 
     fn run(&mut self) -> Result<(), Violation> {
         let moment = self.moment();
-        let (execution, effects) =
-            Execution::start(&moment, "e".to_owned(), "00".to_owned(), 1, self.limits);
+        let (execution, effects) = Execution::start(&moment, "e".to_owned(), "00".to_owned(), 1, self.limits);
         self.execution = Some(execution);
         self.perform(effects)?;
         if self.stored_row.is_none() {
@@ -481,9 +473,7 @@ impl World {
             let digest = if stale { "stale".to_owned() } else { whole };
             (PauseTarget::All { digest, verdict, reason }, calls)
         } else {
-            let Some((seq, digest)) =
-                calls.get(self.random.below(calls.len())).cloned()
-            else {
+            let Some((seq, digest)) = calls.get(self.random.below(calls.len())).cloned() else {
                 return Ok(());
             };
             let digest = if stale { "stale".to_owned() } else { digest };
@@ -640,15 +630,12 @@ impl World {
             if !own_end && code != Some("cancelled") {
                 return Err(Violation(format!("a sound program ended with {code:?}")));
             }
-            let dropped = |call: &CallRow| {
-                call.result.as_ref().is_some_and(|result| result.contains("execution_over"))
-            };
+            let dropped = |call: &CallRow| call.result.as_ref().is_some_and(|result| result.contains("execution_over"));
             if own_end && execution.calls().iter().any(dropped) {
                 return Err(Violation("complete, but a call was dropped".to_owned()));
             }
         }
-        let mut reports: Vec<(String, Option<Report>)> =
-            vec![("execute".to_owned(), execution.first_report())];
+        let mut reports: Vec<(String, Option<Report>)> = vec![("execute".to_owned(), execution.first_report())];
         for pause in execution.pauses() {
             reports.push((pause.id.clone(), report_of_pause(execution, pause)));
         }
@@ -668,8 +655,8 @@ impl World {
     }
 }
 
-fn run_world(seed: u64, crash_at: Vec<CrashAt>, double: bool) -> World {
-    let mut world = World::new(seed, crash_at.clone(), double);
+fn run_world(seed: u64, crash_at: &[CrashAt], double: bool) -> World {
+    let mut world = World::new(seed, crash_at.to_vec(), double);
     if let Err(Violation(what)) = world.run() {
         panic!(
             "seed {seed}, crash at {crash_at:?}, double delivery {double}: {what}\n{:#?}\n{:#?}",
@@ -692,11 +679,11 @@ fn crash_before_and_after_every_effect_keeps_the_invariants() {
     let wanted = crash_points();
     let (mut seed, mut points) = (first_seed(), 0);
     while points < wanted {
-        let effects = run_world(seed, Vec::new(), false).effects_done;
+        let effects = run_world(seed, &[], false).effects_done;
         for index in 0..effects {
             for at in [CrashAt::Before(index), CrashAt::After(index)] {
                 for double in [false, true] {
-                    let world = run_world(seed, vec![at], double);
+                    let world = run_world(seed, &[at], double);
                     points += world.crashes;
                 }
             }
@@ -710,9 +697,9 @@ fn crash_before_and_after_every_effect_keeps_the_invariants() {
 fn crash_after_crash_keeps_the_invariants() {
     let mut points = 0;
     for seed in first_seed()..first_seed() + 400 {
-        let every = 2 + seed as usize % 9;
-        let crash_at = (0..40).map(|n| CrashAt::After(n * every)).collect();
-        points += run_world(seed, crash_at, true).crashes;
+        let every = 2 + usize::try_from(seed % 9).unwrap();
+        let crash_at: Vec<CrashAt> = (0..40).map(|n| CrashAt::After(n * every)).collect();
+        points += run_world(seed, &crash_at, true).crashes;
     }
     assert!(points > 1_000, "only {points} crash points");
 }
@@ -721,7 +708,7 @@ fn crash_after_crash_keeps_the_invariants() {
 fn the_simulation_reaches_what_it_is_about() {
     let (mut gated, mut unknown, mut declined, mut completed, mut asked_again) = (0, 0, 0, 0, 0);
     for seed in 1..400 {
-        let world = run_world(seed, vec![CrashAt::After(seed as usize % 20)], true);
+        let world = run_world(seed, &[CrashAt::After(usize::try_from(seed % 20).unwrap())], true);
         let text = format!("{:?}", world.stored_calls);
         gated += usize::from(!world.accepted.is_empty());
         unknown += usize::from(text.contains("outcome_unknown"));

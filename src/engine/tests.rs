@@ -127,10 +127,7 @@ fn shown(digest: &str) -> ShownCall {
 }
 
 fn invokes(effects: &[Effect]) -> Vec<u32> {
-    effects
-        .iter()
-        .filter_map(|effect| if let Effect::Invoke { seq } = effect { Some(*seq) } else { None })
-        .collect()
+    effects.iter().filter_map(|effect| if let Effect::Invoke { seq } = effect { Some(*seq) } else { None }).collect()
 }
 
 fn item(seq: u32, digest: &str, verdict: Verdict) -> DecisionItem {

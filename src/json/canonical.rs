@@ -53,12 +53,19 @@ fn write_string(string: &str, text: &mut String) {
     text.push_str(&Value::from(string).to_string());
 }
 
-/// SHA-256 in lower-case hex.
+/// SHA-256 as [`hex`].
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
 
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
+        // Writing to a String does not fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })

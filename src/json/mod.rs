@@ -3,5 +3,5 @@
 mod canonical;
 mod depth;
 
-pub use canonical::{canonical_json, sha256_hex};
+pub use canonical::{canonical_json, hex, sha256_hex};
 pub use depth::json_depth_within;

@@ -46,8 +46,6 @@ pub fn judge_nature(tool: &Tool) -> Judgement {
 #[must_use]
 pub fn may_be_sent_again(tool: &Tool, honours_idempotency_key: bool) -> bool {
     match &tool.binding {
-        Binding::Http(http) => {
-            honours_idempotency_key || matches!(http.method.as_str(), "GET" | "HEAD" | "OPTIONS")
-        }
+        Binding::Http(http) => honours_idempotency_key || matches!(http.method.as_str(), "GET" | "HEAD" | "OPTIONS"),
     }
 }

@@ -33,7 +33,9 @@ pub fn preflight_headers(requested: Option<&str>) -> Vec<(&'static str, String)>
 
 fn is_parameter_header(name: &str) -> bool {
     name.strip_prefix("mcp-param-").is_some_and(|rest| {
-        !rest.is_empty() && rest.len() <= 64 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        !rest.is_empty()
+            && rest.len() <= 64
+            && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     })
 }
 

@@ -22,9 +22,7 @@ impl Accepts {
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
             let refused = parts.any(|parameter| {
                 let parameter = parameter.to_ascii_lowercase();
-                parameter
-                    .strip_prefix("q=")
-                    .is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0))
+                parameter.strip_prefix("q=").is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0))
             });
             if refused {
                 continue;

@@ -127,14 +127,14 @@ pub fn parse_body(bytes: &[u8]) -> Result<Body, Refusal> {
     }
     let value: Value = serde_json::from_str(text).map_err(|_| parse_error("the body is not valid JSON"))?;
     match value {
-        Value::Array(values) if values.is_empty() => {
-            Err((WireError::invalid_request("an empty batch"), None))
-        }
+        Value::Array(values) if values.is_empty() => Err((WireError::invalid_request("an empty batch"), None)),
         Value::Array(values) if values.len() > BATCH_LIMIT => {
             Err((WireError::invalid_request("more messages in a batch than 100"), None))
         }
         Value::Array(values) => Ok(Body::Batch(values.into_iter().map(parse_message).collect())),
-        value => parse_message(value).map(Body::Single),
+        value @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            parse_message(value).map(Body::Single)
+        }
     }
 }
 
@@ -183,10 +183,7 @@ mod tests {
     #[test]
     fn messages_are_told_apart() {
         let parse = |text: &str| parse_body(text.as_bytes()).unwrap();
-        assert!(matches!(
-            parse(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
-            Body::Single(Message::Request { .. })
-        ));
+        assert!(matches!(parse(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Body::Single(Message::Request { .. })));
         assert!(matches!(
             parse(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
             Body::Single(Message::Notification { .. })
@@ -203,7 +200,8 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused_with_the_right_code() {
         let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(1_100));
-        let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#, "[".repeat(300), "]".repeat(300));
+        let deep =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#, "[".repeat(300), "]".repeat(300));
         for (text, code) in [
             ("", -32_700),
             ("{", -32_700),

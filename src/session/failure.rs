@@ -89,13 +89,37 @@ mod tests {
         for (messages, retryable, overloaded, kind, disposition) in [
             (&["destroyed"][..], false, false, "destroyed", Disposition::Dead),
             (&["the object was destroyed"], false, false, "unknown", Disposition::Unknown),
-            (&["Durable Object reset because its code was updated."], true, false, "code_update", Disposition::Transient),
-            (&["Internal error in Durable Object storage caused object to be reset."], true, true, "storage_internal", Disposition::Transient),
-            (&["outer", "Durable Object exceeded its CPU time limit and was reset."], false, false, "cpu_limit", Disposition::Transient),
+            (
+                &["Durable Object reset because its code was updated."],
+                true,
+                false,
+                "code_update",
+                Disposition::Transient,
+            ),
+            (
+                &["Internal error in Durable Object storage caused object to be reset."],
+                true,
+                true,
+                "storage_internal",
+                Disposition::Transient,
+            ),
+            (
+                &["outer", "Durable Object exceeded its CPU time limit and was reset."],
+                false,
+                false,
+                "cpu_limit",
+                Disposition::Transient,
+            ),
             (&["internal error; reference = abc"], false, false, "internal_error", Disposition::Transient),
             (&["x"], true, true, "overloaded", Disposition::Overloaded),
             (&["x"], true, false, "retryable", Disposition::Transient),
-            (&["Durable Object's isolate exceeded its memory limit and was reset."], false, false, "unknown", Disposition::Unknown),
+            (
+                &["Durable Object's isolate exceeded its memory limit and was reset."],
+                false,
+                false,
+                "unknown",
+                Disposition::Unknown,
+            ),
         ] {
             assert_eq!(classify(&failure(messages, retryable, overloaded)), (kind, disposition), "{messages:?}");
         }

@@ -7,6 +7,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use crate::json::hex;
+
 const PREFIX: &str = "exec_";
 const OBJECT_BYTES: usize = 32;
 /// Random bytes of a pause id: 96 bits.
@@ -50,13 +52,7 @@ impl ExecutionId {
         if nonce.len() != NONCE_BYTES {
             return None;
         }
-        let session = object.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            for nibble in [byte >> 4, byte & 15] {
-                hex.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-            }
-            hex
-        });
-        Some(Self { session, pause: pause_id(nonce) })
+        Some(Self { session: hex(object), pause: pause_id(nonce) })
     }
 }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use crate::engine::{ExecutionStatus, Outcome, PauseReport, Report};
-use crate::protocol::time::iso_time;
 use super::{ElicitationMode, SessionMeta};
+use crate::engine::{ExecutionStatus, Outcome, PauseReport, PendingCall, Report};
+use crate::protocol::time::iso_time;
 
 /// Characters of a result's text.
 pub const TEXT_LIMIT: usize = 30_000;
@@ -166,13 +166,17 @@ pub fn approval_url(origin: &str, execution_id: &str, session_id: &str) -> Strin
 fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
     let expires = iso_time(pause.expires_at);
-    let lead = if context.still_waiting { "Nobody has decided yet." } else { "A person has to approve before the program goes on." };
+    let lead = if context.still_waiting {
+        "Nobody has decided yet."
+    } else {
+        "A person has to approve before the program goes on."
+    };
     let mut text = format!(
         "{lead} Show this link to the user, then call resume with the executionId (again, while it waits):\n{url}\n\
          executionId: {execution_id}\nWaiting until {expires}:"
     );
     for call in &pause.pending {
-        text.push_str(&format!("\n- {} {}", call.address, shortened(&call.arguments, 400)));
+        text.push_str(&pending_line(call, 400));
     }
     let structured = json!({
         "status": "user_approval_required",
@@ -193,7 +197,7 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
         format!("The program wants to make these {} calls:", pause.pending.len())
     };
     for call in &pause.pending {
-        message.push_str(&format!("\n- {} {}", call.address, shortened(&call.arguments, 2_000)));
+        message.push_str(&pending_line(call, 2_000));
     }
     let instructions = "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
                         action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself.";
@@ -214,6 +218,10 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
     });
     let text = format!("{message}\n\n{instructions}\nexecutionId: {execution_id}\nWaiting until {expires}.");
     text_result(&text, Some(&structured), false)
+}
+
+fn pending_line(call: &PendingCall, limit: usize) -> String {
+    format!("\n- {} {}", call.address, shortened(&call.arguments, limit))
 }
 
 fn pending(pause: &PauseReport) -> Value {
@@ -241,24 +249,22 @@ fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
     let logs: Vec<Value> = outcome.logs.iter().map(|line| json!({ "level": line.level, "text": line.text })).collect();
     let emitted: Vec<Value> =
         outcome.emitted.iter().map(|text| serde_json::from_str(text).unwrap_or(Value::Null)).collect();
-    let (text, is_error) = match &outcome.error {
-        Some(error) => {
-            structured.insert("status".to_owned(), json!("error"));
-            structured.insert("error".to_owned(), json!({ "code": error.code, "message": error.message, "line": error.line }));
-            let place = error.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-            (format!("{}{place}", error.message), true)
+    let (text, is_error) = if let Some(error) = &outcome.error {
+        structured.insert("status".to_owned(), json!("error"));
+        let value = json!({ "code": error.code, "message": error.message, "line": error.line });
+        structured.insert("error".to_owned(), value);
+        let place = error.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        (format!("{}{place}", error.message), true)
+    } else {
+        structured.insert("status".to_owned(), json!("completed"));
+        let result = outcome.result.as_deref().unwrap_or("null");
+        if result.len() <= STRUCTURED_LIMIT {
+            structured.insert("result".to_owned(), serde_json::from_str(result).unwrap_or(Value::Null));
+        } else {
+            structured.insert("resultPreview".to_owned(), json!(shortened(result, TEXT_LIMIT)));
+            structured.insert("resultCharacters".to_owned(), json!(result.chars().count()));
         }
-        None => {
-            structured.insert("status".to_owned(), json!("completed"));
-            let result = outcome.result.as_deref().unwrap_or("null");
-            if result.len() <= STRUCTURED_LIMIT {
-                structured.insert("result".to_owned(), serde_json::from_str(result).unwrap_or(Value::Null));
-            } else {
-                structured.insert("resultPreview".to_owned(), json!(shortened(result, TEXT_LIMIT)));
-                structured.insert("resultCharacters".to_owned(), json!(result.chars().count()));
-            }
-            (result_text(result), false)
-        }
+        (result_text(result), false)
     };
     if status == ExecutionStatus::Cancelled {
         structured.insert("cancelled".to_owned(), json!(true));
@@ -320,7 +326,11 @@ mod tests {
         };
         let result: Value = serde_json::from_str(&ended_result(ExecutionStatus::Completed, &outcome)).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap();
-        assert!(text.ends_with("270000 of 300000 characters were cut. Return less, or a part."), "{}", &text[text.len() - 200..]);
+        assert!(
+            text.ends_with("270000 of 300000 characters were cut. Return less, or a part."),
+            "{}",
+            &text[text.len() - 200..]
+        );
         assert!(result["structuredContent"].get("result").is_none());
         assert_eq!(result["structuredContent"]["resultCharacters"], 300_002);
     }

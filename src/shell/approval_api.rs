@@ -18,7 +18,12 @@ pub(super) const DECISION_LIMIT: usize = 256 << 10;
 pub(super) const REASON_LIMIT: usize = 2_000;
 
 /// `GET /api/mcp-sessions/<sid>/executions/<eid>`
-pub(super) async fn read(request: &Request, edge: &Edge<'_>, session: &str, execution: &str) -> worker::Result<Response> {
+pub(super) async fn read(
+    request: &Request,
+    edge: &Edge<'_>,
+    session: &str,
+    execution: &str,
+) -> worker::Result<Response> {
     if !matches!(request.method(), Method::Get | Method::Head) {
         return method_not_allowed("GET");
     }
@@ -27,13 +32,20 @@ pub(super) async fn read(request: &Request, edge: &Edge<'_>, session: &str, exec
         Err(error) => return refuse(&error),
     };
     match load(edge, principal, session, execution).await? {
-        Ok(view) => json_response(200, &json!({ "status": "ok", "text": summary(&view), "structured": structured(&view) })),
+        Ok(view) => {
+            json_response(200, &json!({ "status": "ok", "text": summary(&view), "structured": structured(&view) }))
+        }
         Err(error) => refuse(&error),
     }
 }
 
 /// `POST /api/mcp-sessions/<sid>/executions/<eid>/resume`
-pub(super) async fn decide(mut request: Request, edge: &Edge<'_>, session: &str, execution: &str) -> worker::Result<Response> {
+pub(super) async fn decide(
+    mut request: Request,
+    edge: &Edge<'_>,
+    session: &str,
+    execution: &str,
+) -> worker::Result<Response> {
     if request.method() != Method::Post {
         return method_not_allowed("POST");
     }
@@ -60,7 +72,11 @@ pub(super) async fn decide(mut request: Request, edge: &Edge<'_>, session: &str,
             };
             let waiting = view.waiting_count();
             let execution_status = if waiting > 0 { "paused" } else { "completed" };
-            let text = if waiting > 0 { format!("Decided ({status}). {waiting} more wait.") } else { format!("Decided ({status}).") };
+            let text = if waiting > 0 {
+                format!("Decided ({status}). {waiting} more wait.")
+            } else {
+                format!("Decided ({status}).")
+            };
             json_response(
                 200,
                 &json!({
@@ -148,7 +164,10 @@ fn locate(edge: &Edge<'_>, session: &str, execution: &str) -> Option<(worker::St
 }
 
 fn unknown() -> WireError {
-    WireError { message: "There is no such approval. It may have ended and been forgotten.".to_owned(), ..WireError::session_not_found() }
+    WireError {
+        message: "There is no such approval. It may have ended and been forgotten.".to_owned(),
+        ..WireError::session_not_found()
+    }
 }
 
 fn error_of(status: u16, body: &Value) -> WireError {
@@ -156,7 +175,8 @@ fn error_of(status: u16, body: &Value) -> WireError {
         404 => unknown(),
         403 => WireError::forbidden("This approval belongs to another account."),
         _ => {
-            let message = body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
+            let message =
+                body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
             WireError { status, message: message.to_owned(), ..WireError::restarting() }
         }
     }
@@ -213,7 +233,9 @@ pub(super) fn cookie(request: &Request) -> Option<String> {
 
 fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
     let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(body) else {
-        return Err("The body has to be a JSON object: {action, digest} or {decisions: [{call, digest, action}]}.".to_owned());
+        return Err(
+            "The body has to be a JSON object: {action, digest} or {decisions: [{call, digest, action}]}.".to_owned()
+        );
     };
     match object.get("decisions") {
         None => {
@@ -262,7 +284,9 @@ fn verdict(object: &Map<String, Value>) -> Result<Verdict, String> {
 fn reason(object: &Map<String, Value>) -> Result<Option<String>, String> {
     match object.get("reason") {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(reason)) => Ok(Some(reason.chars().take(REASON_LIMIT).collect::<String>()).filter(|reason| !reason.is_empty())),
+        Some(Value::String(reason)) => {
+            Ok(Some(reason.chars().take(REASON_LIMIT).collect::<String>()).filter(|reason| !reason.is_empty()))
+        }
         Some(_) => Err("reason has to be a text.".to_owned()),
     }
 }
@@ -270,8 +294,12 @@ fn reason(object: &Map<String, Value>) -> Result<Option<String>, String> {
 fn summary(view: &ApprovalView) -> String {
     match view.state {
         PauseState::Waiting => {
-            let calls: Vec<&str> =
-                view.items.iter().filter(|item| item.state == ItemState::Waiting).map(|item| item.address.as_str()).collect();
+            let calls: Vec<&str> = view
+                .items
+                .iter()
+                .filter(|item| item.state == ItemState::Waiting)
+                .map(|item| item.address.as_str())
+                .collect();
             format!("Waiting until {} for a decision on: {}", view.expires_at, calls.join(", "))
         }
         PauseState::Decided => "Decided; the program goes on.".to_owned(),

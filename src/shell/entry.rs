@@ -7,7 +7,9 @@ use futures_util::FutureExt;
 use serde_json::json;
 use worker::{Env, Headers, Method, Request, Response, ResponseBuilder, Stub, event, wasm_bindgen};
 
-use super::http::{correlation, error_response, header, json_response, load_settings, new_session, own_request, read_post};
+use super::http::{
+    correlation, error_response, header, json_response, load_settings, new_session, own_request, read_post,
+};
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
@@ -158,7 +160,7 @@ fn unauthorized(edge: &Edge<'_>, problem: Option<&str>) -> worker::Result<Respon
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", edge.origin);
     let mut challenge = format!("Bearer resource_metadata=\"{metadata}\"");
     if let Some(problem) = problem {
-        challenge.push_str(&format!(", error=\"invalid_token\", error_description=\"{problem}\""));
+        challenge = format!("{challenge}, error=\"invalid_token\", error_description=\"{problem}\"");
     }
     let response = error_response(&WireError::unauthorized(), None)?;
     response.headers().set("www-authenticate", &challenge)?;
@@ -184,7 +186,12 @@ pub(super) fn session_stub(env: &Env, id: &str) -> Option<Stub> {
 }
 
 /// A POST without a session: `initialize` opens one, anything else is `otherwise`.
-async fn open(mut request: Request, edge: &Edge<'_>, context: Context, otherwise: WireError) -> worker::Result<Response> {
+async fn open(
+    mut request: Request,
+    edge: &Edge<'_>,
+    context: Context,
+    otherwise: WireError,
+) -> worker::Result<Response> {
     let post = match read_post(&mut request).await {
         Ok(post) => post,
         Err((error, id)) => return error_response(&error, id.as_ref()),
@@ -252,16 +259,15 @@ fn platform_failure(error: &worker::Error) -> PlatformFailure {
     while let Some(error) = next.take()
         && failure.messages.len() < CAUSES
     {
-        match error {
-            worker::Error::UnknownJsError { original, message, cause, .. } => {
-                failure.messages.push(message.clone());
-                let is_set = |name: &str| js_sys::Reflect::get(original, &name.into()).is_ok_and(|value| value.is_truthy());
-                failure.retryable |= is_set("retryable");
-                failure.overloaded |= is_set("overloaded");
-                next = cause.as_deref();
-            }
-            other => failure.messages.push(other.to_string()),
-        }
+        let worker::Error::UnknownJsError { original, message, cause, .. } = error else {
+            failure.messages.push(error.to_string());
+            break;
+        };
+        failure.messages.push(message.clone());
+        let is_set = |name: &str| js_sys::Reflect::get(original, &name.into()).is_ok_and(|value| value.is_truthy());
+        failure.retryable |= is_set("retryable");
+        failure.overloaded |= is_set("overloaded");
+        next = cause.as_deref();
     }
     failure
 }
@@ -314,6 +320,13 @@ fn resource_metadata(request: &Request, edge: &Edge<'_>) -> worker::Result<Respo
 /// The demo API, for looking at it directly. Each organization has its own.
 async fn demo(request: Request, edge: &Edge<'_>) -> worker::Result<Response> {
     match edge.settings.dev.authenticate(header(request.headers(), "authorization").as_deref()) {
+        // A foreign page must not reach it through the browser of whoever tries this out.
+        Outcome::Authenticated(_)
+            if header(request.headers(), "origin")
+                .is_some_and(|page| !origin_is_allowed(&page, &edge.origin, &edge.settings.allowed_origins)) =>
+        {
+            api_error(&WireError::origin_not_allowed())
+        }
         Outcome::Authenticated(principal) => organization::demo(edge.env, &principal.organization, request).await,
         Outcome::Unauthorized { .. } => api_error(&WireError::unauthorized()),
         Outcome::Forbidden(message) => api_error(&WireError::forbidden(message)),

@@ -9,7 +9,6 @@ use worker::{AbortController, Delay, Env, Fetch, Headers, Method, Request, Reque
 
 use super::organization;
 use crate::approval::{ShownCall, call_digest};
-use crate::json::canonical_json;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
 use crate::catalog::openapi::request::{HttpRequest, build_request};
 use crate::catalog::schema::check_arguments;
@@ -17,6 +16,7 @@ use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
 use crate::internal::{CatalogQuestion, SourceRow};
+use crate::json::canonical_json;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 use crate::protocol::cors::is_loopback;
 
@@ -70,17 +70,24 @@ async fn try_resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> Result
     }
     let lookup = organization::lookup(env, &caller.organization, &call.address).await.map_err(|_| CallError {
         retryable: true,
-        ..CallError::new("catalog_unavailable", "The catalog could not be read just now; the call was not sent. Try it again.")
+        ..CallError::new(
+            "catalog_unavailable",
+            "The catalog could not be read just now; the call was not sent. Try it again.",
+        )
     })?;
     let (Some(tool), Some(source)) = (lookup.tool, lookup.source) else {
         return Err(not_found(&call.address, &lookup.suggestions));
     };
     let arguments = check_arguments(&tool.input_schema, arguments).map_err(|faults| {
-        let list: Vec<String> = faults.iter().map(|fault| format!("{}: {}", place(&fault.path), fault.message)).collect();
+        let list: Vec<String> =
+            faults.iter().map(|fault| format!("{}: {}", place(&fault.path), fault.message)).collect();
         let details = faults.iter().map(|fault| json!({ "path": fault.path, "message": fault.message })).collect();
         CallError {
             details: Some(Value::Array(details)),
-            ..CallError::new("invalid_tool_arguments", format!("The arguments of {} do not fit: {}", tool.address, list.join("; ")))
+            ..CallError::new(
+                "invalid_tool_arguments",
+                format!("The arguments of {} do not fit: {}", tool.address, list.join("; ")),
+            )
         }
     })?;
     let base_url = base_url(&source, &caller.public_origin);
@@ -197,14 +204,18 @@ async fn send(
     let exchange = std::pin::pin!(exchange);
     match select(exchange, Delay::from(limit)).await {
         Either::Left((Ok(outcome), _)) => outcome,
-        Either::Left((Err(error), _)) => {
-            ToolOutcome::failure("upstream_unreachable", format!("The API could not be reached: {}", bounded(&error.to_string())))
-        }
+        Either::Left((Err(error), _)) => ToolOutcome::failure(
+            "upstream_unreachable",
+            format!("The API could not be reached: {}", bounded(&error.to_string())),
+        ),
         Either::Right(_) => {
             abort.abort();
             ToolOutcome::failure(
                 "upstream_timeout",
-                format!("The API did not answer within {} ms. The call may have been carried out.", settings.tool_timeout_ms),
+                format!(
+                    "The API did not answer within {} ms. The call may have been carried out.",
+                    settings.tool_timeout_ms
+                ),
             )
         }
     }
@@ -220,15 +231,26 @@ fn refused_address(url: &str, allow_local: bool) -> Option<String> {
     };
     let local = match url.host() {
         Some(url::Host::Domain(name)) => {
-            is_loopback(&url) || !name.contains('.') || [".local", ".internal", ".localdomain"].iter().any(|end| name.ends_with(end))
+            is_loopback(&url)
+                || !name.contains('.')
+                || [".local", ".internal", ".localdomain"].iter().any(|end| name.ends_with(end))
         }
         Some(url::Host::Ipv4(address)) => {
-            address.is_loopback() || address.is_private() || address.is_link_local() || address.is_unspecified()
-                || address.is_broadcast() || address.is_multicast() || address.octets().starts_with(&[100]) && (64..128).contains(&address.octets()[1])
+            address.is_loopback()
+                || address.is_private()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || address.is_broadcast()
+                || address.is_multicast()
+                || address.octets().starts_with(&[100]) && (64..128).contains(&address.octets()[1])
         }
         Some(url::Host::Ipv6(address)) => {
-            address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_unique_local()
-                || address.is_unicast_link_local() || address.to_ipv4().is_some()
+            address.is_loopback()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+                || address.to_ipv4().is_some()
         }
         None => true,
     };
@@ -264,7 +286,9 @@ async fn read_response(mut response: Response, limit: usize) -> worker::Result<T
             if body.len() + chunk.len() > limit {
                 return Ok(ToolOutcome::failure(
                     "result_too_large",
-                    format!("The API answered with more than {limit} bytes. The call itself was carried out. Ask for less: a page, a filter, fewer fields."),
+                    format!(
+                        "The API answered with more than {limit} bytes. The call itself was carried out. Ask for less: a page, a filter, fewer fields."
+                    ),
                 ));
             }
             body.extend_from_slice(&chunk);

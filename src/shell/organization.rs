@@ -18,7 +18,11 @@ pub(crate) async fn lookup(env: &Env, organization: &str, address: &str) -> work
 }
 
 /// Answers `tools.search`, `tools.describe` and `tools.sources.list`: JSON text of the data.
-pub(crate) async fn question(env: &Env, organization: &str, question: &CatalogQuestion) -> worker::Result<Result<String, String>> {
+pub(crate) async fn question(
+    env: &Env,
+    organization: &str,
+    question: &CatalogQuestion,
+) -> worker::Result<Result<String, String>> {
     ask(env, organization, "question", question).await
 }
 
@@ -32,7 +36,12 @@ fn stub(env: &Env, organization: &str) -> worker::Result<worker::Stub> {
 }
 
 /// Asks a question that changes nothing, again where the object was just moving.
-async fn ask<Q: Serialize, A: DeserializeOwned>(env: &Env, organization: &str, name: &str, question: &Q) -> worker::Result<A> {
+async fn ask<Q: Serialize, A: DeserializeOwned>(
+    env: &Env,
+    organization: &str,
+    name: &str,
+    question: &Q,
+) -> worker::Result<A> {
     let text = serde_json::to_string(question)?;
     let mut tries = 0;
     loop {

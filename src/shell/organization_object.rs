@@ -11,18 +11,19 @@
 // The macros below expand to code that names `wasm_bindgen`.
 use serde_json::{Value, json};
 use worker::{
-    DurableObject, Env, Request, Response, ResponseBuilder, SqlStorage, SqlStorageValue, State, durable_object, wasm_bindgen,
+    DurableObject, Env, Request, Response, ResponseBuilder, SqlStorage, SqlStorageValue, State, durable_object,
+    wasm_bindgen,
 };
 
 use super::http::{header, json_response, load_settings, read_body};
 use super::organization::read_own_body;
-use crate::json::sha256_hex;
 use crate::catalog::openapi::{ImportLimits, ImportOptions, import_openapi};
 use crate::catalog::search::{match_expression, words};
 use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::demo;
 use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
+use crate::json::sha256_hex;
 use crate::policy::{Action, judge_nature};
 
 /// Bytes of a request to the demo API.
@@ -112,7 +113,8 @@ impl OrganizationDurableObject {
             known_names: None,
             limits: ImportLimits::default(),
         };
-        let import = import_openapi(demo::DOCUMENT, &options).map_err(|error| worker::Error::RustError(format!("the demo document: {error}")))?;
+        let import = import_openapi(demo::DOCUMENT, &options)
+            .map_err(|error| worker::Error::RustError(format!("the demo document: {error}")))?;
         let source = SourceRow {
             slug: demo::SLUG.to_owned(),
             title: import.title.unwrap_or_else(|| "Demo inventory".to_owned()),
@@ -127,7 +129,10 @@ impl OrganizationDurableObject {
     fn replace_source(&self, source: &SourceRow, hash: &str, tools: &[Tool]) -> worker::Result<()> {
         let sql = self.sql();
         let slug = source.slug.as_str();
-        sql.exec("DELETE FROM tool_search WHERE address IN (SELECT address FROM tool WHERE source = ?)", vec![slug.into()])?;
+        sql.exec(
+            "DELETE FROM tool_search WHERE address IN (SELECT address FROM tool WHERE source = ?)",
+            vec![slug.into()],
+        )?;
         sql.exec("DELETE FROM tool WHERE source = ?", vec![slug.into()])?;
         for tool in tools {
             sql.exec(
@@ -172,19 +177,20 @@ impl OrganizationDurableObject {
 
     fn search(&self, query: &str, source: Option<&str>, limit: u64, offset: u64) -> worker::Result<(Vec<Tool>, u64)> {
         let (from, mut bindings): (&str, Vec<SqlStorageValue>) = match match_expression(query) {
-            Some(expression) => (
-                "FROM tool_search JOIN tool USING (address) WHERE tool_search MATCH ?",
-                vec![expression.into()],
-            ),
+            Some(expression) => {
+                ("FROM tool_search JOIN tool USING (address) WHERE tool_search MATCH ?", vec![expression.into()])
+            }
             None => ("FROM tool WHERE 1", vec![]),
         };
-        let order = if bindings.is_empty() { "tool.address" } else { "bm25(tool_search, 0.0, 8.0, 4.0, 1.0), tool.address" };
+        let order =
+            if bindings.is_empty() { "tool.address" } else { "bm25(tool_search, 0.0, 8.0, 4.0, 1.0), tool.address" };
         let filter = if source.is_some() { " AND tool.source = ?" } else { "" };
         bindings.extend(source.map(Into::into));
         let total = self.rows(&format!("SELECT COUNT(*) {from}{filter}"), bindings.clone())?;
         bindings.push(i64::try_from(limit).unwrap_or(i64::MAX).into());
         bindings.push(i64::try_from(offset).unwrap_or(i64::MAX).into());
-        let rows = self.rows(&format!("SELECT tool.json {from}{filter} ORDER BY {order} LIMIT ? OFFSET ?"), bindings)?;
+        let rows =
+            self.rows(&format!("SELECT tool.json {from}{filter} ORDER BY {order} LIMIT ? OFFSET ?"), bindings)?;
         let tools = rows
             .iter()
             .filter_map(|row| text(row, 0))
@@ -202,7 +208,10 @@ impl OrganizationDurableObject {
                 let (Some(query), Some(limit), Some(offset)) =
                     (query, number(arguments, "limit", SEARCH_DEFAULT), number(arguments, "offset", 0))
                 else {
-                    return Ok(Err("tools.search takes { query: string, source?: string, limit?: number, offset?: number }.".to_owned()));
+                    return Ok(Err(
+                        "tools.search takes { query: string, source?: string, limit?: number, offset?: number }."
+                            .to_owned(),
+                    ));
                 };
                 let source = arguments.get("source").and_then(Value::as_str);
                 let (tools, total) = self.search(query, source, limit.clamp(1, SEARCH_MOST), offset)?;
@@ -213,14 +222,16 @@ impl OrganizationDurableObject {
                 let Some(address) = arguments.get("address").and_then(Value::as_str) else {
                     return Ok(Err("tools.describe takes { address: string }.".to_owned()));
                 };
-                match self.tool(address)? {
-                    Some(tool) => description(&tool),
-                    None => {
-                        let suggestions = self.suggestions(address)?;
-                        let hint = if suggestions.is_empty() { "Use tools.search({ query })." } else { "Look at the suggestions." };
-                        return Ok(Err(format!("There is no tool {address}. {hint} {}", suggestions.join(", ")).trim().to_owned()));
-                    }
-                }
+                let Some(tool) = self.tool(address)? else {
+                    let suggestions = self.suggestions(address)?;
+                    let hint = if suggestions.is_empty() {
+                        "tools.search({ query }) finds tools.".to_owned()
+                    } else {
+                        format!("Did you mean {}?", suggestions.join(", "))
+                    };
+                    return Ok(Err(format!("There is no tool {address}. {hint}")));
+                };
+                description(&tool)
             }
             _ => {
                 let rows = self.rows("SELECT json FROM source ORDER BY slug", vec![])?;
@@ -240,7 +251,9 @@ impl OrganizationDurableObject {
     /// answer again, and is not carried out again.
     async fn demo(&self, mut request: Request, path: &str) -> worker::Result<Response> {
         if path == "/openapi.json" {
-            return Ok(ResponseBuilder::new().with_header("content-type", "application/json")?.fixed(demo::DOCUMENT.as_bytes().to_vec()));
+            return Ok(ResponseBuilder::new()
+                .with_header("content-type", "application/json")?
+                .fixed(demo::DOCUMENT.as_bytes().to_vec()));
         }
         let method = request.method().to_string();
         let key = header(request.headers(), "idempotency-key").filter(|_| method != "GET");

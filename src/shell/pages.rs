@@ -163,15 +163,23 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Err(text) => return message(400, "That cannot be done", text),
             };
             match send_decision(edge, person, &session, execution, &asked).await? {
-                Sent::Decided(view) => redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id)),
-                Sent::Refused { status: 400, problem, .. } => message(400, "That cannot be done", &problem_text(&problem)),
-                Sent::Refused { status, problem, view } => {
-                    page(status, html::approval_page(&view, &name, Some(html::Notice::problem(&problem_text(&problem)))))
+                Sent::Decided(view) => {
+                    redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id))
                 }
+                Sent::Refused { status: 400, problem, .. } => {
+                    message(400, "That cannot be done", &problem_text(&problem))
+                }
+                Sent::Refused { status, view, .. } => page(status, html::conflict_page(&view, &name)),
                 Sent::Failed(error) => error_page(&error),
             }
         }
-        _ => api_error(&WireError::method_not_allowed()),
+        Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Options
+        | Method::Connect
+        | Method::Trace
+        | Method::Report => api_error(&WireError::method_not_allowed()),
     }
 }
 

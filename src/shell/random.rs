@@ -2,6 +2,8 @@
 
 use wasm_bindgen::prelude::*;
 
+use crate::json::hex;
+
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_namespace = crypto, js_name = getRandomValues, catch)]
@@ -17,6 +19,5 @@ pub(crate) fn random_bytes<const N: usize>() -> worker::Result<[u8; N]> {
 
 /// Random bytes as hexadecimal text.
 pub(crate) fn random_hex<const N: usize>() -> worker::Result<String> {
-    let bytes = random_bytes::<N>()?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&random_bytes::<N>()?))
 }

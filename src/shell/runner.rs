@@ -21,9 +21,7 @@ use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use crate::config::Settings;
-use crate::engine::{
-    Boot, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn,
-};
+use crate::engine::{Boot, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn};
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
 
@@ -149,7 +147,8 @@ impl Runner {
     }
 
     fn load(&self, id: &str, caller: &Caller) -> Result<Rc<Live>, StoreError> {
-        let corrupt = |row: &str| StoreError::Corrupt { row: format!("{row} of {id}"), problem: "it is missing".to_owned() };
+        let corrupt =
+            |row: &str| StoreError::Corrupt { row: format!("{row} of {id}"), problem: "it is missing".to_owned() };
         let row = self.store.execution(id)?.ok_or_else(|| corrupt("execution"))?;
         let program = self.store.program(id)?.ok_or_else(|| corrupt("program"))?;
         let engine = Execution::restore(row, self.store.calls(id)?, self.store.pauses(id)?, self.settings.limits);
@@ -207,10 +206,13 @@ impl Runner {
     fn wake(self: &Rc<Self>, live: &Rc<Live>) {
         let prelude = live.engine.borrow().row().prelude;
         if has_prelude(prelude) {
-            self.step(live, |engine, moment| engine.wake(moment));
+            self.step(live, Execution::wake);
         } else {
             self.step(live, |engine, moment| {
-                engine.expire(moment, "The program was started by an older release that is no longer supported. Run it again.")
+                engine.expire(
+                    moment,
+                    "The program was started by an older release that is no longer supported. Run it again.",
+                )
             });
         }
     }
@@ -264,11 +266,13 @@ impl Runner {
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, &boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
-                    if let Some(sandbox) = live.sandbox.borrow_mut().as_mut().filter(|sandbox| sandbox.attempt == attempt) {
+                    if let Some(sandbox) =
+                        live.sandbox.borrow_mut().as_mut().filter(|sandbox| sandbox.attempt == attempt)
+                    {
                         sandbox.answer(&deliveries);
                     }
                 }
-                Effect::DropSandbox { attempt } => self.drop_sandbox(live, attempt),
+                Effect::DropSandbox { attempt } => Self::drop_sandbox(live, attempt),
                 Effect::Resolve { seq } => self.spawn_resolve(live, seq),
                 Effect::Invoke { seq } => self.spawn_invoke(live, seq),
                 Effect::Report => self.reported(live),
@@ -348,7 +352,7 @@ impl Runner {
         self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason));
     }
 
-    fn drop_sandbox(&self, live: &Rc<Live>, attempt: u32) {
+    fn drop_sandbox(live: &Live, attempt: u32) {
         let sandbox = live.sandbox.borrow_mut().take_if(|sandbox| sandbox.attempt == attempt);
         if let Some(mut sandbox) = sandbox {
             sandbox.end();
@@ -373,7 +377,7 @@ impl Runner {
                 self.step(live, |engine, moment| engine.turn(moment, Turn { attempt, number, calls, finish }));
             }
             Err(reason) => {
-                self.drop_sandbox(live, attempt);
+                Self::drop_sandbox(live, attempt);
                 self.sandbox_lost(live, attempt, &reason);
             }
         }
@@ -433,7 +437,8 @@ impl Runner {
     /// What the alarm depends on, now.
     pub(crate) fn alarm_state(&self, now: u64) -> Result<AlarmState, StoreError> {
         let live = self.live.borrow();
-        let status = |wanted: ExecutionStatus| live.values().filter(|live| live.engine.borrow().row().status == wanted).count();
+        let status =
+            |wanted: ExecutionStatus| live.values().filter(|live| live.engine.borrow().row().status == wanted).count();
         let retention = match self.terminated_at.get() {
             None => self.settings.execution_retention_ms,
             Some(_) => self.settings.alarm.tombstone,

@@ -1,5 +1,6 @@
 //! Starts and ends Dynamic Workers, and turns what they say into plain values. Believes nothing.
 
+use std::fmt::Write;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -8,9 +9,9 @@ use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::*;
 use worker::Env;
 
+use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
 use crate::json::canonical_json;
 use crate::json::json_depth_within;
-use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
 
 /// The version of the prelude that new executions start with.
 pub(crate) const PRELUDE_VERSION: u32 = 1;
@@ -136,7 +137,8 @@ fn deliveries_text(deliveries: &[Delivery]) -> String {
             text.push(',');
         }
         let result = serde_json::to_string(&*delivery.result).unwrap_or_else(|_| "\"null\"".to_owned());
-        text.push_str(&format!("[{},{},{result}]", delivery.seq, delivery.at));
+        // Writing to a String does not fail.
+        let _ = write!(text, "[{},{},{result}]", delivery.seq, delivery.at);
     }
     text.push(']');
     text
@@ -195,7 +197,8 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
     if !json_depth_within(text, DEPTH_LIMIT) {
         return Err("the sandbox sent a message that is nested too deeply".to_owned());
     }
-    let turn: TurnText = serde_json::from_str(text).map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
+    let turn: TurnText =
+        serde_json::from_str(text).map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
     let source_line = |line: Option<u32>| {
         let index = usize::try_from(line?).ok()?.checked_sub(1)?;
         lines.get(index).copied().filter(|line| *line > 0)
@@ -219,7 +222,11 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
             }),
             None => Ok(finish.result.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())),
         },
-        emitted: turn.emitted.into_iter().filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()).collect(),
+        emitted: turn
+            .emitted
+            .into_iter()
+            .filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
+            .collect(),
         logs: turn
             .logs
             .into_iter()
@@ -269,7 +276,9 @@ mod tests {
 
     #[test]
     fn hostile_turns_are_errors_not_panics() {
-        for text in ["", "null", "[]", "{\"calls\":1}", "{\"calls\":[{\"seq\":-1,\"address\":\"a\"}]}", &"[".repeat(500)] {
+        for text in
+            ["", "null", "[]", "{\"calls\":1}", "{\"calls\":[{\"seq\":-1,\"address\":\"a\"}]}", &"[".repeat(500)]
+        {
             assert!(parse_turn(text, &[]).is_err(), "{text:.40}");
         }
     }
@@ -277,7 +286,10 @@ mod tests {
     #[test]
     fn arguments_become_canonical_or_a_reason() {
         let arguments = |text: &str| {
-            let turn = format!(r#"{{"calls":[{{"seq":0,"address":"a.b","arguments":{},"line":2}}]}}"#, Value::String(text.to_owned()));
+            let turn = format!(
+                r#"{{"calls":[{{"seq":0,"address":"a.b","arguments":{},"line":2}}]}}"#,
+                Value::String(text.to_owned())
+            );
             parse_turn(&turn, &[0, 7]).unwrap().0.remove(0)
         };
         let call = arguments(r#"{"b":1, "a":10000000000000000001}"#);

@@ -17,7 +17,8 @@ use worker::{Delay, DurableObject, Env, Method, Request, Response, State, durabl
 
 use super::clock::now;
 use super::http::{
-    error_response, header, internal_error, correlation, json_response, load_settings, mcp_response, new_session, own_request, read_post,
+    correlation, error_response, header, internal_error, json_response, load_settings, mcp_response, new_session,
+    own_request, read_post,
 };
 use super::invoke::Caller;
 use super::organization::read_own_body;
@@ -35,18 +36,18 @@ use crate::protocol::errors::{WireError, error_text, result_text};
 use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::{Body, Message, RequestId};
 use crate::protocol::sse::{KEEP_ALIVE, message_event};
-use crate::session::tools::{
-    INSTRUCTIONS, ReportContext, SKILLS, code_mode_tools, execution_not_found, report_result, text_result,
-};
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
 use crate::session::alarm::{Fate, decide_fate};
 use crate::session::id::ExecutionId;
+use crate::session::tools::{
+    INSTRUCTIONS, ReportContext, SKILLS, code_mode_tools, execution_not_found, report_result, text_result,
+};
 use crate::session::{ClientInfo, ElicitationMode, Modes, SessionMeta, Termination, Tombstone, parse_modes};
 
 /// Between two comments on a stream that is silent.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// How long one alarm keeps driving executions; the platform allows 15 minutes.
-const ALARM_DRIVES: Duration = Duration::from_secs(600);
+const ALARM_DRIVES: Duration = Duration::from_mins(10);
 /// How often a driving alarm looks at deadlines.
 const ALARM_LOOKS: Duration = Duration::from_secs(5);
 /// Characters of what a client says of itself.
@@ -202,7 +203,7 @@ impl Session {
             return Err(WireError::not_the_owner().into());
         }
         if method == Method::Delete {
-            return self.terminate(&meta, Termination::Deleted).await;
+            return self.terminate(&meta, Termination::Deleted);
         }
         let Some(body) = body else {
             // No server stream yet; clients take this as "there is none".
@@ -210,7 +211,8 @@ impl Session {
         };
         let version = header(request.headers(), "mcp-protocol-version");
         if !header_is_supported(version.as_deref()) {
-            let message = format!("Bad Request: Unsupported protocol version (supported versions: {})", SUPPORTED.join(", "));
+            let message =
+                format!("Bad Request: Unsupported protocol version (supported versions: {})", SUPPORTED.join(", "));
             return Err(WireError::bad_request(message).into());
         }
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
@@ -218,7 +220,13 @@ impl Session {
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
-    async fn serve(self: Rc<Self>, meta: &Rc<SessionMeta>, context: &Context, body: Body, accepts: Accepts) -> Result<Response, Failure> {
+    async fn serve(
+        self: Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        body: Body,
+        accepts: Accepts,
+    ) -> Result<Response, Failure> {
         let (messages, batch) = match body {
             Body::Single(message) => (vec![Ok(message)], false),
             Body::Batch(_) if !has_batches(&meta.protocol_version) => {
@@ -305,10 +313,14 @@ impl Session {
         Ok(json!({ "tools": tools }).to_string())
     }
 
-    async fn call_tool(self: &Rc<Self>, meta: &Rc<SessionMeta>, context: &Context, mut params: Map<String, Value>) -> Result<String, RpcError> {
-        let name = match params.remove("name") {
-            Some(Value::String(name)) => name,
-            _ => return Err(RpcError { code: -32_602, message: "tools/call needs a name".to_owned() }),
+    async fn call_tool(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        mut params: Map<String, Value>,
+    ) -> Result<String, RpcError> {
+        let Some(Value::String(name)) = params.remove("name") else {
+            return Err(RpcError { code: -32_602, message: "tools/call needs a name".to_owned() });
         };
         let arguments = match params.remove("arguments") {
             None | Some(Value::Null) => Map::new(),
@@ -325,7 +337,11 @@ impl Session {
 
     // ---- execute and resume -------------------------------------------------------------------
 
-    async fn execute(self: &Rc<Self>, meta: &Rc<SessionMeta>, arguments: &Map<String, Value>) -> Result<String, RpcError> {
+    async fn execute(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        arguments: &Map<String, Value>,
+    ) -> Result<String, RpcError> {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             return Ok(tool_error("bad_arguments", "execute needs { code: string }, the program's text."));
         };
@@ -359,9 +375,17 @@ impl Session {
         self.worded(&report, meta.modes.elicitation, meta, false)
     }
 
-    async fn resume(self: &Rc<Self>, meta: &Rc<SessionMeta>, context: &Context, arguments: &Map<String, Value>) -> Result<String, RpcError> {
+    async fn resume(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        arguments: &Map<String, Value>,
+    ) -> Result<String, RpcError> {
         let Some(id) = arguments.get("executionId").and_then(Value::as_str) else {
-            return Ok(tool_error("bad_arguments", "resume needs { executionId: string }, from the result of execute."));
+            return Ok(tool_error(
+                "bad_arguments",
+                "resume needs { executionId: string }, from the result of execute.",
+            ));
         };
         let decision = match relayed_decision(meta.modes, arguments) {
             Ok(decision) => decision,
@@ -378,7 +402,12 @@ impl Session {
     }
 
     /// `resume` of an execution that another session object holds.
-    async fn resume_elsewhere(&self, context: &Context, id: &ExecutionId, request: &ResumeRequest) -> Result<String, RpcError> {
+    async fn resume_elsewhere(
+        &self,
+        context: &Context,
+        id: &ExecutionId,
+        request: &ResumeRequest,
+    ) -> Result<String, RpcError> {
         let context = Context { operation: Operation::Resume { pause: id.pause.clone() }, ..context.clone() };
         let namespace = self.env.durable_object("SESSION")?;
         // The platform knows which ids it made for this namespace.
@@ -394,13 +423,20 @@ impl Session {
         }
     }
 
-    async fn resume_request(self: &Rc<Self>, mut request: Request, context: &Context, pause: &str) -> Result<Response, Failure> {
+    async fn resume_request(
+        self: &Rc<Self>,
+        mut request: Request,
+        context: &Context,
+        pause: &str,
+    ) -> Result<Response, Failure> {
         let asked: ResumeRequest = read_own_body(&mut request).await?;
         let Some(meta) = self.meta()?.filter(|meta| meta.is_owned_by(&context.principal)) else {
             return Err(WireError::session_not_found().into());
         };
         match self.resume_here(&meta, context, pause, &asked).await {
-            Ok(text) => Ok(worker::ResponseBuilder::new().with_header("content-type", "application/json")?.fixed(text.into_bytes())),
+            Ok(text) => Ok(worker::ResponseBuilder::new()
+                .with_header("content-type", "application/json")?
+                .fixed(text.into_bytes())),
             Err(error) => Ok(internal_error(&error.message, None)?),
         }
     }
@@ -476,7 +512,13 @@ impl Session {
         }
     }
 
-    fn worded(&self, report: &Report, mode: ElicitationMode, holder: &SessionMeta, still_waiting: bool) -> Result<String, RpcError> {
+    fn worded(
+        &self,
+        report: &Report,
+        mode: ElicitationMode,
+        holder: &SessionMeta,
+        still_waiting: bool,
+    ) -> Result<String, RpcError> {
         let holder_id = self.runner()?.object_id();
         let execution_id = match report {
             Report::Paused(pause) => ExecutionId::encode(&holder_id, &pause.id)
@@ -490,7 +532,13 @@ impl Session {
     // ---- decisions ----------------------------------------------------------------------------
 
     /// Writes a decision, or says why not.
-    fn decide(&self, live: &Rc<Live>, pause: &str, target: PauseTarget, decider: &Decider) -> worker::Result<Result<(), DecisionError>> {
+    fn decide(
+        &self,
+        live: &Rc<Live>,
+        pause: &str,
+        target: PauseTarget,
+        decider: &Decider,
+    ) -> worker::Result<Result<(), DecisionError>> {
         let runner = self.runner()?;
         let verdicts: Vec<Verdict> = match &target {
             PauseTarget::All { verdict, .. } => vec![*verdict],
@@ -527,7 +575,14 @@ impl Session {
         }
     }
 
-    fn view_response(&self, status: u16, meta: &SessionMeta, live: &Live, pause: &str, problem: Option<&DecisionError>) -> Result<Response, Failure> {
+    fn view_response(
+        &self,
+        status: u16,
+        meta: &SessionMeta,
+        live: &Live,
+        pause: &str,
+        problem: Option<&DecisionError>,
+    ) -> Result<Response, Failure> {
         let holder = self.runner()?.object_id();
         let engine = live.engine.borrow();
         let Some(row) = engine.pause(pause) else {
@@ -546,8 +601,12 @@ impl Session {
                 "at": crate::protocol::time::iso_time(decision.at),
             }),
             DecisionError::NothingWaits => json!({ "code": "nothing_waits", "message": problem.to_string() }),
-            DecisionError::DigestChanged { seq } => json!({ "code": "digest_changed", "message": problem.to_string(), "call": seq }),
-            DecisionError::UnknownCall { seq } => json!({ "code": "unknown_call", "message": problem.to_string(), "call": seq }),
+            DecisionError::DigestChanged { seq } => {
+                json!({ "code": "digest_changed", "message": problem.to_string(), "call": seq })
+            }
+            DecisionError::UnknownCall { seq } => {
+                json!({ "code": "unknown_call", "message": problem.to_string(), "call": seq })
+            }
             DecisionError::UnknownPause => json!({ "code": "not_found", "message": problem.to_string() }),
             DecisionError::BadList => json!({ "code": "bad_list", "message": problem.to_string() }),
         });
@@ -569,7 +628,12 @@ impl Session {
                 asked
                     .items
                     .into_iter()
-                    .map(|item| DecisionItem { seq: item.call, digest: item.digest, verdict: item.verdict, reason: item.reason })
+                    .map(|item| DecisionItem {
+                        seq: item.call,
+                        digest: item.digest,
+                        verdict: item.verdict,
+                        reason: item.reason,
+                    })
                     .collect(),
             ),
         };
@@ -579,7 +643,11 @@ impl Session {
             None => 200,
             Some(DecisionError::UnknownPause) => 404,
             Some(DecisionError::BadList | DecisionError::UnknownCall { .. }) => 400,
-            Some(DecisionError::AlreadyDecided { .. } | DecisionError::NothingWaits | DecisionError::DigestChanged { .. }) => 409,
+            Some(
+                DecisionError::AlreadyDecided { .. }
+                | DecisionError::NothingWaits
+                | DecisionError::DigestChanged { .. },
+            ) => 409,
         };
         self.view_response(status, &meta, &live, pause, problem.as_ref())
     }
@@ -626,7 +694,10 @@ impl Session {
         self.remember(runner, &meta, meta.created_at);
         runner.rearm();
         let session_id = runner.object_id();
-        log("mcp_session_created", json!({ "sessionId": session_id, "organization": meta.organization, "protocolVersion": version }));
+        log(
+            "mcp_session_created",
+            json!({ "sessionId": session_id, "organization": meta.organization, "protocolVersion": version }),
+        );
         let result = json!({
             "protocolVersion": version,
             "capabilities": { "tools": {} },
@@ -654,7 +725,7 @@ impl Session {
 
     /// Ends the session. What still waits for a person stays until it is decided or expires: a
     /// client that tidies up after itself does not take the decision away.
-    async fn terminate(&self, meta: &SessionMeta, reason: Termination) -> Result<Response, Failure> {
+    fn terminate(&self, meta: &SessionMeta, reason: Termination) -> Result<Response, Failure> {
         let runner = self.runner()?;
         let at = now();
         let ended = Rc::new(SessionMeta { terminated: Some(Tombstone { at, reason }), ..meta.clone() });
@@ -701,7 +772,7 @@ impl Session {
                 }),
             ),
             Fate::Expire => {
-                self.terminate(&meta, Termination::Idle).await?;
+                self.terminate(&meta, Termination::Idle)?;
             }
             Fate::Wipe => {
                 runner.wipe().await?;
@@ -846,7 +917,11 @@ fn bounded(text: &str, characters: usize) -> String {
 }
 
 fn tool_error(code: &str, message: &str) -> String {
-    text_result(message, Some(&json!({ "status": "error", "error": { "code": code, "message": message }, "logs": [] })), true)
+    text_result(
+        message,
+        Some(&json!({ "status": "error", "error": { "code": code, "message": message }, "logs": [] })),
+        true,
+    )
 }
 
 /// The decision that a model relays; only where the session's mode allows it.
@@ -857,7 +932,9 @@ fn relayed_decision(modes: Modes, arguments: &Map<String, Value>) -> Result<Opti
         Some(_) => return Err("action is accept, decline or cancel."),
     };
     if modes.elicitation != ElicitationMode::Model {
-        return Err("This session does not take decisions from the model. A person decides on the approvalUrl; call resume without action.");
+        return Err(
+            "This session does not take decisions from the model. A person decides on the approvalUrl; call resume without action.",
+        );
     }
     let reason = arguments.get("content").and_then(|content| content.get("reason")).and_then(Value::as_str);
     Ok(Some(RelayedDecision { verdict: action, reason: reason.map(|reason| bounded(reason, 2_000)) }))

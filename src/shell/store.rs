@@ -1,4 +1,4 @@
-//! The session object's storage: session meta, activity, and the journal, in SQLite.
+//! The session object's storage: session meta, activity, and the journal, in the object's SQL storage.
 //!
 //! | table | key | holds |
 //! |---|---|---|
@@ -241,8 +241,7 @@ impl SessionStore {
         let mut texts: Vec<(u64, String)> = Vec::new();
         for row in rows {
             let mut columns = row.into_iter();
-            let (Some(number), Some(part)) =
-                (columns.next().and_then(integer_of), columns.next().and_then(text_of))
+            let (Some(number), Some(part)) = (columns.next().and_then(integer_of), columns.next().and_then(text_of))
             else {
                 return Err(StoreError::Corrupt { row: kind.to_owned(), problem: "a column is missing".to_owned() });
             };
@@ -269,8 +268,7 @@ fn floor_boundary(text: &str, limit: usize) -> usize {
 }
 
 fn parse<T: DeserializeOwned>(row: &str, text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text)
-        .map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
 }
 
 fn to_text<T: Serialize>(row: &str, value: &T) -> Result<String, StoreError> {
@@ -279,25 +277,12 @@ fn to_text<T: Serialize>(row: &str, value: &T) -> Result<String, StoreError> {
 }
 
 fn text_of(value: SqlStorageValue) -> Option<String> {
-    match value {
-        SqlStorageValue::String(text) => Some(text),
-        SqlStorageValue::Null
-        | SqlStorageValue::Boolean(_)
-        | SqlStorageValue::Integer(_)
-        | SqlStorageValue::Float(_)
-        | SqlStorageValue::Blob(_) => None,
-    }
+    if let SqlStorageValue::String(text) = value { Some(text) } else { None }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "used as text_of is, on rows that are taken apart")]
 fn integer_of(value: SqlStorageValue) -> Option<u64> {
-    match value {
-        SqlStorageValue::Integer(number) => u64::try_from(number).ok(),
-        SqlStorageValue::Null
-        | SqlStorageValue::Boolean(_)
-        | SqlStorageValue::String(_)
-        | SqlStorageValue::Float(_)
-        | SqlStorageValue::Blob(_) => None,
-    }
+    if let SqlStorageValue::Integer(number) = value { u64::try_from(number).ok() } else { None }
 }
 
 /// Times stay far below the range in which the platform's numbers are exact.

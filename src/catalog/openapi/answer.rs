@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::document::percent_decoded;
 use super::media::{MediaFamily, essence, family_of};
-use crate::json::json_depth_within;
 use crate::catalog::tool::{ToolError, ToolOutcome, raw_json};
+use crate::json::json_depth_within;
 
 /// How much of an error's body is passed on.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;

@@ -9,8 +9,8 @@ use super::media::{MediaFamily, essence, family_of};
 use super::percent::{Reserved, encoded};
 use super::request::RequestError;
 use super::style::{plain_text, query_pairs};
-use crate::json::sha256_hex;
 use crate::catalog::tool::{BodyBinding, BodyFormat, BodyLayout, BodyProperty, FileEncoding, FileValue};
+use crate::json::sha256_hex;
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

@@ -31,8 +31,8 @@ use self::naming::Unnamed;
 use self::operation::{Context, Operation};
 use self::servers::Origin;
 use super::schema::clean::shortened;
-use crate::json::json_depth_within;
 use super::tool::{ParameterLocation, Tool};
+use crate::json::json_depth_within;
 
 /// How deep a document nests at most. One operation or component by itself nests at most 127 levels, which is where
 /// `serde_json` stops.

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::json::sha256_hex;
 use crate::catalog::schema::keys::argument_key;
 use crate::catalog::tool::ParameterLocation;
+use crate::json::sha256_hex;
 
 /// The longest name of a tool, without the source.
 const MAX_NAME_CHARS: usize = 96;

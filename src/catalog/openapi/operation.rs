@@ -10,12 +10,12 @@ use super::input::{Body, MAX_PARAMETERS, Parameter, add_undeclared_places, is_bi
 use super::naming::ArgumentKeys;
 use super::output::read_answers;
 use super::{ImportLimits, ReportAction, ReportEntry};
-use crate::json::{canonical_json, sha256_hex};
 use crate::catalog::schema::clean::{Cleaned, Cleaner, Dialect, Direction, Scoped, shortened};
 use crate::catalog::tool::{
     Binding, BodyBinding, BodyFormat, BodyLayout, BodyProperty, HttpBinding, MAX_DESCRIPTION_CHARS, ParameterBinding,
     ParameterLocation, ParameterStyle, RenamedProperty, Tool, ToolHints,
 };
+use crate::json::{canonical_json, sha256_hex};
 
 /// What is the same for all operations of a document.
 #[derive(Debug)]

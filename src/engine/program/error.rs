@@ -138,7 +138,7 @@ pub enum CompileError {
     },
     /// Compiling would take more time than a program may cost.
     #[error(
-        "Line {line}, column {column} (`{text}`) is too ambiguous to be parsed in time: simplify the types and the nested parentheses around it, or split the statement."
+        "Line {line}, column {column} (`{text}`) takes too long to compile: simplify the types, enum values and nested parentheses there, or split the statement."
     )]
     TooComplex {
         /// Line where the limit is reached.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use oxc_ast::ast::{
-    AccessorProperty, BinaryOperator, Decorator, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration,
+    AccessorProperty, Decorator, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration,
     ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression, ImportDeclaration,
-    ImportExpression, ImportMeta, Program, TSEnumDeclaration, TSEnumMember, TSEnumMemberName, TSExportAssignment,
-    TSExternalModuleDeclaration, TSGlobalDeclaration, TSImportEqualsDeclaration, TSImportType, TSNamespaceDeclaration,
-    TSNamespaceExportDeclaration,
+    ImportExpression, ImportMeta, Program, Statement, TSEnumDeclaration, TSEnumMember, TSEnumMemberName,
+    TSExportAssignment, TSExternalModuleDeclaration, TSGlobalDeclaration, TSImportEqualsDeclaration, TSImportType,
+    TSNamespaceDeclaration, TSNamespaceExportDeclaration,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
@@ -18,10 +18,14 @@ use super::source::Source;
 /// Enums that one program may declare. Merging them takes quadratic time.
 const ENUM_LIMIT: usize = 500;
 
+/// Operators that may be nested in an enum member's initialiser.
+const ENUM_DEPTH_LIMIT: u32 = 100;
+
 /// Characters that the values of all enum members may have together, as far as they are computed
 /// when compiling: a member may repeat another one twice, and the next one that.
 const ENUM_TEXT_LIMIT: u64 = 1024 * 1024;
 
+const INNER_DEFAULT: &str = "`export default` can only stand at the top level";
 const SECOND_DEFAULT: &str = "there is more than one `export default`";
 
 /// Characters of a number, at most.
@@ -39,6 +43,7 @@ pub(super) fn inspect(program: &Program<'_>, source: &Source<'_>) -> Result<(), 
         Finding::ImportMeta => CompileError::import_meta(place),
         Finding::NamedExport => CompileError::named_export(place),
         Finding::Construct(construct) => CompileError::unsupported(construct, place),
+        Finding::InnerDefault => CompileError::syntax(INNER_DEFAULT.to_owned(), place),
         Finding::SecondDefault => CompileError::syntax(SECOND_DEFAULT.to_owned(), place),
         Finding::Complex => CompileError::too_complex(place),
     })
@@ -51,6 +56,7 @@ enum Finding {
     ImportMeta,
     NamedExport,
     Construct(Construct),
+    InnerDefault,
     SecondDefault,
     Complex,
 }
@@ -58,6 +64,8 @@ enum Finding {
 #[derive(Debug, Default)]
 struct Inspector<'a> {
     finding: Option<(Finding, Span)>,
+    /// Where the `export default` at the top level start.
+    defaults: Vec<u32>,
     has_default: bool,
     enums: usize,
     /// Length of the longest enum member of a name.
@@ -70,9 +78,11 @@ impl<'a> Inspector<'a> {
         self.finding.get_or_insert((finding, span));
     }
 
-    /// Characters of the value of an enum member's initialiser, at most.
+    /// Characters of the value of an enum member's initialiser, at most; very many if it is deeper
+    /// than `depth`, because computing it recurses.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all other values are numbers or computed at run time")]
-    fn text_length(&self, expression: &Expression<'a>) -> u64 {
+    fn text_length(&self, expression: &Expression<'a>, depth: u32) -> u64 {
+        let Some(depth) = depth.checked_sub(1) else { return u64::MAX };
         let known = |name: &str| self.lengths.get(name).copied().unwrap_or(NUMBER_LENGTH);
         match expression.get_inner_expression() {
             Expression::StringLiteral(text) => text.value.len() as u64,
@@ -85,14 +95,14 @@ impl<'a> Inspector<'a> {
                     NUMBER_LENGTH
                 }
             }
-            Expression::UnaryExpression(unary) => self.text_length(&unary.argument).max(NUMBER_LENGTH),
-            Expression::BinaryExpression(binary) if binary.operator == BinaryOperator::Addition => {
-                let left = self.text_length(&binary.left);
-                left.saturating_add(self.text_length(&binary.right))
+            Expression::UnaryExpression(unary) => self.text_length(&unary.argument, depth).max(NUMBER_LENGTH),
+            Expression::BinaryExpression(binary) => {
+                let left = self.text_length(&binary.left, depth);
+                left.saturating_add(self.text_length(&binary.right, depth))
             }
             Expression::TemplateLiteral(template) => {
                 let quasis = template.quasis.iter().map(|quasi| quasi.value.raw.len() as u64);
-                let values = template.expressions.iter().map(|value| self.text_length(value));
+                let values = template.expressions.iter().map(|value| self.text_length(value, depth));
                 quasis.chain(values).fold(0, u64::saturating_add)
             }
             _ => NUMBER_LENGTH,
@@ -101,6 +111,12 @@ impl<'a> Inspector<'a> {
 }
 
 impl<'a> Visit<'a> for Inspector<'a> {
+    fn visit_program(&mut self, it: &Program<'a>) {
+        let is_default = |statement: &&Statement<'a>| matches!(statement, Statement::ExportDefaultDeclaration(_));
+        self.defaults = it.body.iter().filter(is_default).map(|statement| statement.span().start).collect();
+        walk::walk_program(self, it);
+    }
+
     fn visit_import_declaration(&mut self, it: &ImportDeclaration<'a>) {
         self.find(Finding::Import, it.span);
     }
@@ -146,6 +162,10 @@ impl<'a> Visit<'a> for Inspector<'a> {
     }
 
     fn visit_export_default_declaration(&mut self, it: &ExportDefaultDeclaration<'a>) {
+        // The parser accepts it behind a label.
+        if !self.defaults.contains(&it.span.start) {
+            self.find(Finding::InnerDefault, it.span);
+        }
         // The signatures of an overloaded function are removed.
         if !it.is_typescript_syntax() && std::mem::replace(&mut self.has_default, true) {
             self.find(Finding::SecondDefault, it.span);
@@ -198,7 +218,7 @@ impl<'a> Visit<'a> for Inspector<'a> {
 
     fn visit_ts_enum_member(&mut self, it: &TSEnumMember<'a>) {
         if let Some(initializer) = &it.initializer {
-            let length = self.text_length(initializer);
+            let length = self.text_length(initializer, ENUM_DEPTH_LIMIT);
             self.enum_text = self.enum_text.saturating_add(length);
             if self.enum_text > ENUM_TEXT_LIMIT {
                 self.find(Finding::Complex, initializer.span());

@@ -313,7 +313,13 @@ fn modules_are_refused_in_every_form() {
         assert!(matches!(refused(source), CompileError::NamedExport { .. }), "{source}");
     }
     assert!(matches!(refused("import.meta.url"), CompileError::ImportMeta { .. }));
-    for source in ["export default 1; export default 2", "i\\u006dport 'a'", "i\\u006dport('a')"] {
+    for source in [
+        "export default 1; export default 2",
+        "a: export default 1",
+        "if (a) export default 1",
+        "i\\u006dport 'a'",
+        "i\\u006dport('a')",
+    ] {
         assert!(matches!(refused(source), CompileError::Syntax { .. }), "{source}");
     }
 }
@@ -548,6 +554,8 @@ fn ambiguous_text_is_refused_instead_of_read_many_times() {
     }
     let doubling = members(60, "before + before");
     let error = refused(&format!("enum A {{ a = 'a', {doubling} }}"));
+    assert!(matches!(error, CompileError::TooComplex { .. }), "{error}");
+    let error = refused(&format!("enum A {{ a = 1{} }}", "+1".repeat(1_000)));
     assert!(matches!(error, CompileError::TooComplex { .. }), "{error}");
     let error = refused(&"enum A { a = b }\n".repeat(501));
     assert!(matches!(error, CompileError::TooComplex { .. }), "{error}");

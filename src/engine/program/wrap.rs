@@ -1,6 +1,6 @@
 //! Turns the statements of a program into one function that returns the program's value.
 
-use oxc_allocator::{Allocator, ArenaVec, TakeIn};
+use oxc_allocator::{Allocator, ArenaBox, ArenaVec, TakeIn};
 use oxc_ast::ast::{
     ArrowFunctionBody, BinaryOperator, BindingPattern, Class, ExportDefaultDeclaration, ExportDefaultDeclarationKind,
     Expression, FormalParameter, FormalParameterKind, FormalParameters, Function, FunctionType, Program,
@@ -28,9 +28,8 @@ pub(super) fn return_value<'a>(program: &mut Program<'a>, name: &'a str, allocat
     program.directives.clear();
     if let Some(directive) = directive.filter(|_| body.is_empty()) {
         // A program that is one string.
-        let value = directive.expression.value;
-        let value = Expression::new_string_literal(directive.span, value, None, &wrapper.builder);
-        body.push(wrapper.return_statement(directive.span, value));
+        let text = ArenaBox::new_in(directive.expression, &wrapper.builder);
+        body.push(wrapper.return_statement(directive.span, Expression::StringLiteral(text)));
     } else if !wrapper.return_default(&mut body, name) && !wrapper.call_single(&mut body) {
         wrapper.return_last(&mut body);
     }
