@@ -32,25 +32,31 @@ pub(crate) enum BodyError {
     Broken,
 }
 
-/// Reads a body, and stops as soon as it exceeds `limit` bytes, whatever `Content-Length` says.
+/// What is read and thrown away of a body that is too large, so that the client gets to read the answer instead of a
+/// broken connection. One that sends even more loses the connection.
+const DRAINED_BYTES: usize = 32 << 20;
+
+/// Reads a body of at most `limit` bytes. Counts what arrives, whatever `Content-Length` says.
 pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec<u8>, BodyError> {
-    let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > limit as u64) {
-        return Err(BodyError::TooLarge);
-    }
     if request.inner().body().is_none() {
         return Ok(Vec::new());
     }
     let mut stream = request.stream().map_err(|_| BodyError::Broken)?;
     let mut bytes = Vec::new();
+    let mut arrived = 0;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| BodyError::Broken)?;
-        if bytes.len() + chunk.len() > limit {
-            return Err(BodyError::TooLarge);
+        arrived += chunk.len();
+        if arrived > limit + DRAINED_BYTES {
+            break;
         }
-        bytes.extend_from_slice(&chunk);
+        if arrived > limit {
+            bytes = Vec::new();
+        } else {
+            bytes.extend_from_slice(&chunk);
+        }
     }
-    Ok(bytes)
+    if arrived > limit { Err(BodyError::TooLarge) } else { Ok(bytes) }
 }
 
 /// A response builder with the headers that every answer on `/mcp` has.

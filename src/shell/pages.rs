@@ -160,7 +160,13 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
             };
             let asked = match decision_of(&fields) {
                 Ok(asked) => asked,
-                Err(text) => return message(400, "That cannot be done", text),
+                // Nothing was chosen: show again what there is to choose.
+                Err(_) => {
+                    return match load(edge, person, &session, execution).await? {
+                        Ok(view) => page(400, html::approval_page(&view, &name, Some(html::Notice::NothingChosen))),
+                        Err(error) => error_page(&error),
+                    };
+                }
             };
             match send_decision(edge, person, &session, execution, &asked).await? {
                 Sent::Decided(view) => {

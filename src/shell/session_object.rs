@@ -101,6 +101,8 @@ struct Answered {
 
 impl Session {
     fn new(state: State, env: Env) -> Self {
+        // How often objects wake is what idle sessions cost.
+        log("mcp_session_object_started", json!({ "sessionId": state.id().to_string() }));
         let runner = match load_settings(&env) {
             Ok(settings) => Ok(Rc::new(Runner::new(state, env.clone(), settings))),
             Err(error) => Err(error.to_string()),
