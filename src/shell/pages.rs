@@ -158,15 +158,12 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Ok(fields) => fields,
                 Err(error) => return error_page(&error),
             };
-            let asked = match decision_of(&fields) {
-                Ok(asked) => asked,
-                // Nothing was chosen: show again what there is to choose.
-                Err(_) => {
-                    return match load(edge, person, &session, execution).await? {
-                        Ok(view) => page(400, html::approval_page(&view, &name, Some(html::Notice::NothingChosen))),
-                        Err(error) => error_page(&error),
-                    };
-                }
+            let Some(asked) = decision_of(&fields) else {
+                // Show again what there is to choose.
+                return match load(edge, person, &session, execution).await? {
+                    Ok(view) => page(400, html::approval_page(&view, &name, Some(html::Notice::NothingChosen))),
+                    Err(error) => error_page(&error),
+                };
             };
             match send_decision(edge, person, &session, execution, &asked).await? {
                 Sent::Decided(view) => {
@@ -209,15 +206,16 @@ fn reason_of(fields: &Fields, name: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn decision_of(fields: &Fields) -> Result<DecisionRequest, &'static str> {
+/// What a form decides; `None` where nothing was chosen.
+fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
     let action = field(fields, "action").unwrap_or_default();
     if let Some(verdict) = Verdict::parse(action) {
         let digest = field(fields, "digest").unwrap_or_default().to_owned();
         let reason = reason_of(fields, "reason");
-        return Ok(DecisionRequest { all: Some(DecisionOnAll { digest, verdict, reason }), items: Vec::new() });
+        return Some(DecisionRequest { all: Some(DecisionOnAll { digest, verdict, reason }), items: Vec::new() });
     }
     if action != "items" {
-        return Err("Choose what to do: approve, decline or cancel.");
+        return None;
     }
     let mut items = Vec::new();
     for (name, value) in fields {
@@ -234,8 +232,5 @@ fn decision_of(fields: &Fields) -> Result<DecisionRequest, &'static str> {
             reason: reason_of(fields, &format!("reason-{call}")).or_else(|| reason_of(fields, "reason")),
         });
     }
-    if items.is_empty() {
-        return Err("Choose for at least one call whether to approve or to decline it.");
-    }
-    Ok(DecisionRequest { all: None, items })
+    (!items.is_empty()).then_some(DecisionRequest { all: None, items })
 }
