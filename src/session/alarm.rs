@@ -66,14 +66,14 @@ pub fn decide_fate(state: &AlarmState, settings: AlarmSettings, now: u64) -> Fat
 /// When the alarm has to ring next; `None` when never. The only place where this is computed.
 #[must_use]
 pub fn next_alarm(state: &AlarmState, settings: AlarmSettings, now: u64) -> Option<u64> {
-    let busy = state.waiting > 0 || state.running > 0;
+    let kept = state.waiting > 0 || state.running > 0 || (state.terminated_at.is_some() && state.retention.is_some());
     let own = match (state.last_activity, state.terminated_at) {
         (None, _) => return None,
         (Some(_), Some(at)) => Some(at.saturating_add(settings.tombstone)),
         (Some(last_activity), None) => Some(last_activity.saturating_add(settings.idle_timeout)),
     };
-    // An idle session that something still waits in is looked at when that ends.
-    let own = own.filter(|at| *at > now || !busy);
+    // A session that is kept only because something in it has not ended is looked at when that ends.
+    let own = own.filter(|at| *at > now || !kept);
     [own, state.execution, state.retention].into_iter().flatten().min()
 }
 
@@ -110,6 +110,28 @@ mod tests {
         assert_eq!(next_alarm(&state(100), SETTINGS, 200), Some(1_100));
         let with = AlarmState { execution: Some(300), retention: Some(250), ..state(100) };
         assert_eq!(next_alarm(&with, SETTINGS, 200), Some(250));
+    }
+
+    #[test]
+    fn what_is_kept_never_rings_again_at_once() {
+        let times = [None, Some(50), Some(1_000), Some(1_500), Some(5_000), Some(6_000), Some(9_000)];
+        let now = 5_000;
+        for last_activity in [Some(50), Some(4_500)] {
+            for terminated_at in times.into_iter().filter(|at| at.is_none_or(|at| at <= now)) {
+                for execution in [None, Some(5_001), Some(9_000)] {
+                    for retention in [None, Some(5_001), Some(9_000)] {
+                        let waiting = usize::from(execution.is_some());
+                        let state =
+                            AlarmState { last_activity, terminated_at, execution, waiting, running: 0, retention };
+                        let fate = decide_fate(&state, SETTINGS, now);
+                        let next = next_alarm(&state, SETTINGS, now);
+                        if matches!(fate, Fate::Keep | Fate::Extend) {
+                            assert!(next.is_some_and(|at| at > now), "{state:?}: {fate:?}, {next:?}");
+                        }
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,6 @@ mod pages;
 mod random;
 mod runner;
 mod sandbox;
-mod session_object;
+mod session;
 mod store;
 mod telemetry;

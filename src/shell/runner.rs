@@ -493,6 +493,10 @@ impl Runner {
     /// Removes every byte.
     pub(crate) async fn wipe(&self) -> worker::Result<()> {
         self.live.borrow_mut().clear();
+        self.loaded.set(false);
+        self.last_activity.set(None);
+        self.terminated_at.set(None);
+        self.store.forget_tables();
         self.state.storage().delete_alarm().await?;
         self.state.storage().delete_all().await
     }

@@ -92,6 +92,11 @@ impl SessionStore {
         Ok(())
     }
 
+    /// The object was wiped: there are no tables any more.
+    pub(crate) fn forget_tables(&self) {
+        self.has_tables.set(false);
+    }
+
     pub(crate) fn session_meta(&self) -> Result<Option<SessionMeta>, StoreError> {
         if !self.exists()? {
             return Ok(None);

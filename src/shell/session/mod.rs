@@ -1,0 +1,215 @@
+//! The session object: one MCP session and its executions. Loads, calls the core, applies what it says.
+
+mod answers;
+mod approvals;
+mod mcp;
+mod outcome;
+mod programs;
+
+use std::cell::{Cell, RefCell};
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, FutureExt, select};
+use serde_json::json;
+use worker::{Delay, DurableObject, Env, Request, Response, State, durable_object, wasm_bindgen};
+
+use self::outcome::Failure;
+use super::clock::now;
+use super::http::{error_response, header, internal_error, load_settings};
+use super::invoke::Caller;
+use super::runner::Runner;
+use super::store::StoreError;
+use super::telemetry::{log, log_error};
+use crate::config::Settings;
+use crate::internal::{CONTEXT_HEADER, Context, Operation};
+use crate::protocol::errors::WireError;
+use crate::session::alarm::{Fate, decide_fate};
+use crate::session::{SessionMeta, Termination};
+
+/// How long one alarm keeps driving executions; the platform allows 15 minutes.
+const ALARM_DRIVES: Duration = Duration::from_mins(10);
+/// How often a driving alarm looks at deadlines.
+const ALARM_LOOKS: Duration = Duration::from_secs(5);
+
+#[durable_object(alarm)]
+struct SessionDurableObject {
+    // A panic ends one request; the next one reads what it needs from storage or finds it consistent,
+    // because no borrow is held across an await.
+    session: AssertUnwindSafe<Rc<Session>>,
+}
+
+impl DurableObject for SessionDurableObject {
+    fn new(state: State, env: Env) -> Self {
+        Self { session: AssertUnwindSafe(Rc::new(Session::new(state, env))) }
+    }
+
+    async fn fetch(&self, request: Request) -> worker::Result<Response> {
+        Rc::clone(&self.session).fetch(request).await
+    }
+
+    async fn alarm(&self) -> worker::Result<Response> {
+        // Never an error: the platform drops an alarm after six.
+        if let Err(error) = Rc::clone(&self.session).alarm().await {
+            log_error("mcp_alarm_failed", json!({ "reason": error.to_string() }));
+            if let Ok(runner) = &self.session.runner {
+                runner.rearm();
+            }
+        }
+        Response::empty()
+    }
+}
+
+struct Session {
+    env: Env,
+    runner: Result<Rc<Runner>, String>,
+    meta: RefCell<Option<Rc<SessionMeta>>>,
+    stored_activity: Cell<u64>,
+}
+
+impl Session {
+    fn new(state: State, env: Env) -> Self {
+        // How often objects wake is what idle sessions cost.
+        log("mcp_session_object_started", json!({ "sessionId": state.id().to_string() }));
+        let runner = match load_settings(&env) {
+            Ok(settings) => Ok(Rc::new(Runner::new(state, env.clone(), settings))),
+            Err(error) => Err(error.to_string()),
+        };
+        Self { env, runner, meta: RefCell::new(None), stored_activity: Cell::new(0) }
+    }
+
+    fn runner(&self) -> worker::Result<&Rc<Runner>> {
+        self.runner.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
+    }
+
+    fn settings(&self) -> worker::Result<&Settings> {
+        Ok(&self.runner()?.settings)
+    }
+
+    /// The session, from memory or storage; `None` when there never was one.
+    fn meta(&self) -> Result<Option<Rc<SessionMeta>>, StoreError> {
+        if let Some(meta) = &*self.meta.borrow() {
+            return Ok(Some(Rc::clone(meta)));
+        }
+        let Ok(runner) = &self.runner else {
+            return Ok(None);
+        };
+        let Some(meta) = runner.store.session_meta()?.map(Rc::new) else {
+            return Ok(None);
+        };
+        let activity = runner.store.last_activity()?;
+        self.remember(runner, &meta, activity);
+        Ok(Some(meta))
+    }
+
+    fn remember(&self, runner: &Runner, meta: &Rc<SessionMeta>, activity: u64) {
+        self.stored_activity.set(activity);
+        runner.last_activity.set(Some(activity));
+        runner.terminated_at.set(meta.terminated.as_ref().map(|tombstone| tombstone.at));
+        *self.meta.borrow_mut() = Some(Rc::clone(meta));
+    }
+
+    /// Notes that the owner used the session; written rarely.
+    fn touch(&self) -> Result<(), StoreError> {
+        let Ok(runner) = &self.runner else {
+            return Ok(());
+        };
+        let interval = (runner.settings.alarm.idle_timeout / 10).min(60_000);
+        let now = now();
+        runner.last_activity.set(Some(now));
+        if now.saturating_sub(self.stored_activity.get()) >= interval {
+            runner.store.put_last_activity(now)?;
+            self.stored_activity.set(now);
+            runner.rearm();
+        }
+        Ok(())
+    }
+
+    async fn fetch(self: Rc<Self>, request: Request) -> worker::Result<Response> {
+        let context = header(request.headers(), CONTEXT_HEADER);
+        let Some(context) = Context::decode(context.as_deref()) else {
+            // A Worker and an object of different versions, for the length of a deploy.
+            return error_response(&WireError::restarting(), None);
+        };
+        let result = match context.operation.clone() {
+            Operation::Open => self.open(request, &context).await,
+            Operation::Mcp => Rc::clone(&self).mcp(request, context).await,
+            Operation::View { pause } => self.view(&context, &pause),
+            Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
+            Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
+        };
+        match result {
+            Ok(response) => Ok(response),
+            Err(Failure::Wire(error, id)) => error_response(&error, id.as_ref()),
+            Err(Failure::Store(StoreError::Newer { found })) => {
+                log_error("mcp_newer_schema", json!({ "found": found }));
+                error_response(&WireError::restarting(), None)
+            }
+            Err(Failure::Store(error)) => internal_error(&error.to_string(), None),
+            Err(Failure::Platform(error)) => internal_error(&error.to_string(), None),
+        }
+    }
+
+    async fn alarm(self: Rc<Self>) -> Result<(), Failure> {
+        let runner = self.runner()?;
+        runner.alarm_rang();
+        let Some(meta) = self.meta()? else {
+            log("mcp_session_unaddressable_alarm_cleanup", json!({ "sessionId": runner.object_id() }));
+            runner.wipe().await?;
+            return Ok(());
+        };
+        let driver = runner.drive();
+        runner.load_open(&caller_of(&meta))?;
+        runner.wake_all();
+        let at = now();
+        let retention = if meta.terminated.is_some() {
+            runner.settings.alarm.tombstone
+        } else {
+            runner.settings.execution_retention_ms
+        };
+        runner.store.forget_ended(at.saturating_sub(retention))?;
+        let state = runner.alarm_state(at)?;
+        match decide_fate(&state, runner.settings.alarm, at) {
+            Fate::Keep => {}
+            Fate::Extend => log(
+                "mcp_session_paused_lease_extension",
+                json!({
+                    "sessionId": runner.object_id(),
+                    "pausedExecutionCount": state.waiting,
+                    "idleMs": at.saturating_sub(state.last_activity.unwrap_or(at)),
+                    "leaseMs": state.execution.map(|next| next.saturating_sub(at)),
+                }),
+            ),
+            Fate::Expire => {
+                self.terminate(&meta, Termination::Idle)?;
+            }
+            Fate::Wipe => {
+                *self.meta.borrow_mut() = None;
+                runner.wipe().await?;
+                return Ok(());
+            }
+        }
+        runner.rearm();
+        let end = Delay::from(ALARM_DRIVES).fuse();
+        let mut end = std::pin::pin!(end);
+        while runner.is_busy() {
+            let look = Delay::from(ALARM_LOOKS);
+            let changed = runner.changed.changed();
+            match select(select(changed, look), &mut end).await {
+                Either::Left(_) => runner.wake_all(),
+                Either::Right(_) => break,
+            }
+        }
+        drop(driver);
+        Ok(())
+    }
+}
+
+fn caller_of(meta: &SessionMeta) -> Caller {
+    Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone() }
+}
+
+fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}

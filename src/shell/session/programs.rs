@@ -1,0 +1,239 @@
+//! The tools `execute` and `resume`.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use serde_json::{Map, Value};
+use worker::{Delay, Request, Response};
+
+use super::answers::tool_error;
+use super::outcome::{Failure, RpcError};
+use super::{Session, bounded, caller_of};
+use crate::approval::{Route, Verdict};
+use crate::engine::program::compile_program;
+use crate::engine::{Decider, PauseTarget, ProgramRow, Report, report_of_pause};
+use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
+use crate::protocol::errors::WireError;
+use crate::session::id::ExecutionId;
+use crate::session::tools::{ReportContext, execution_not_found, report_result};
+use crate::session::{ElicitationMode, Modes, SessionMeta};
+use crate::shell::clock::now;
+use crate::shell::http::{internal_error, own_request};
+use crate::shell::invoke::Caller;
+use crate::shell::organization::read_own_body;
+use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
+impl Session {
+    pub(super) async fn execute(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        arguments: &Map<String, Value>,
+    ) -> Result<String, RpcError> {
+        let Some(code) = arguments.get("code").and_then(Value::as_str) else {
+            return Ok(tool_error("bad_arguments", "execute needs { code: string }, the program's text."));
+        };
+        let program = match compile_program(code) {
+            Ok(program) => program,
+            Err(error) => return Ok(tool_error("program_refused", &error.to_string())),
+        };
+        let runner = self.runner()?;
+        let caller = caller_of(meta);
+        runner.load_open(&caller)?;
+        if runner.sandboxes() >= SANDBOXES || runner.open().len() >= OPEN_EXECUTIONS {
+            return Ok(tool_error(
+                "too_many_programs",
+                "This session runs too many programs at once. Wait until one has ended, or decide on those that wait.",
+            ));
+        }
+        let _driver = runner.drive();
+        let program = ProgramRow { source: code.to_owned(), compiled: program.javascript, lines: program.lines };
+        let live = runner.start(caller, program)?;
+        let report = loop {
+            let changed = runner.changed.changed();
+            if let Some(report) = live.engine.borrow().first_report() {
+                break report;
+            }
+            if live.lost.get() {
+                return Err(RpcError::internal("the execution's journal could not be written"));
+            }
+            // Ends with an error only when the object itself ends.
+            let _ = changed.await;
+        };
+        self.worded(&report, meta.modes.elicitation, meta, false)
+    }
+
+    pub(super) async fn resume(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        arguments: &Map<String, Value>,
+    ) -> Result<String, RpcError> {
+        let Some(id) = arguments.get("executionId").and_then(Value::as_str) else {
+            return Ok(tool_error(
+                "bad_arguments",
+                "resume needs { executionId: string }, from the result of execute.",
+            ));
+        };
+        let decision = match relayed_decision(meta.modes, arguments) {
+            Ok(decision) => decision,
+            Err(message) => return Ok(tool_error("bad_arguments", message)),
+        };
+        let Some(id) = ExecutionId::parse(id) else {
+            return Ok(execution_not_found());
+        };
+        let request = ResumeRequest { mode: meta.modes.elicitation, decision };
+        if id.session == self.runner()?.object_id() {
+            return self.resume_here(meta, context, &id.pause, &request).await;
+        }
+        self.resume_elsewhere(context, &id, &request).await
+    }
+
+    /// `resume` of an execution that another session object holds.
+    pub(super) async fn resume_elsewhere(
+        &self,
+        context: &Context,
+        id: &ExecutionId,
+        request: &ResumeRequest,
+    ) -> Result<String, RpcError> {
+        let context = Context { operation: Operation::Resume { pause: id.pause.clone() }, ..context.clone() };
+        let namespace = self.env.durable_object("SESSION")?;
+        // The platform knows which ids it made for this namespace.
+        let Ok(object) = namespace.id_from_string(&id.session) else {
+            return Ok(execution_not_found());
+        };
+        let request = own_request("https://session.internal/resume", &context, &serde_json::to_string(request)?)?;
+        let mut response = object.get_stub()?.fetch_with_request(request).await?;
+        match response.status_code() {
+            200 => Ok(response.text().await?),
+            403 | 404 => Ok(execution_not_found()),
+            status => Err(RpcError::internal(&format!("the session that holds the execution answered {status}"))),
+        }
+    }
+
+    pub(super) async fn resume_request(
+        self: &Rc<Self>,
+        mut request: Request,
+        context: &Context,
+        pause: &str,
+    ) -> Result<Response, Failure> {
+        let asked: ResumeRequest = read_own_body(&mut request).await?;
+        let Some(meta) = self.meta()?.filter(|meta| meta.is_owned_by(&context.principal)) else {
+            return Err(WireError::session_not_found().into());
+        };
+        match self.resume_here(&meta, context, pause, &asked).await {
+            Ok(text) => Ok(worker::ResponseBuilder::new()
+                .with_header("content-type", "application/json")?
+                .fixed(text.into_bytes())),
+            Err(error) => Ok(internal_error(&error.message, None)?),
+        }
+    }
+
+    pub(super) async fn resume_here(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        pause: &str,
+        request: &ResumeRequest,
+    ) -> Result<String, RpcError> {
+        let runner = self.runner()?;
+        let caller = caller_of(meta);
+        let Some(live) = runner.by_pause(pause, &caller)? else {
+            return Ok(execution_not_found());
+        };
+        let _driver = runner.drive();
+        if let Some(decision) = &request.decision {
+            let target = {
+                let engine = live.engine.borrow();
+                let Some(row) = engine.pause(pause) else {
+                    return Ok(execution_not_found());
+                };
+                PauseTarget::All {
+                    digest: engine.digest_of_pause(row, now()),
+                    verdict: decision.verdict,
+                    reason: decision.reason.clone(),
+                }
+            };
+            let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
+            // A decision that came too late changes nothing; what the pause led to is answered below.
+            let _ = self.decide(&live, pause, target, &decider)?;
+        }
+        runner.wake_idle();
+        let wait = Delay::from(Duration::from_millis(runner.settings.resume_wait_ms));
+        let outcome = self.outcome_of_pause(live, pause, &caller);
+        let (outcome, wait) = (std::pin::pin!(outcome), std::pin::pin!(wait));
+        let (report, still_waiting) = match select(outcome, wait).await {
+            Either::Left((report, _)) => (report?, false),
+            Either::Right(((), _)) => {
+                let Some(live) = runner.by_pause(pause, &caller)? else {
+                    return Ok(execution_not_found());
+                };
+                let engine = live.engine.borrow();
+                let Some(row) = engine.pause(pause) else {
+                    return Ok(execution_not_found());
+                };
+                (Report::Paused(engine.pause_report(row)), true)
+            }
+        };
+        self.worded(&report, request.mode, meta, still_waiting)
+    }
+
+    /// Waits until it is known what a pause led to.
+    pub(super) async fn outcome_of_pause(
+        &self,
+        mut live: Rc<Live>,
+        pause: &str,
+        caller: &Caller,
+    ) -> Result<Report, RpcError> {
+        let runner = self.runner()?;
+        loop {
+            let changed = runner.changed.changed();
+            let report = {
+                let engine = live.engine.borrow();
+                engine.pause(pause).and_then(|row| report_of_pause(&engine, row))
+            };
+            if let Some(report) = report {
+                return Ok(report);
+            }
+            if live.lost.get() {
+                live = runner.by_pause(pause, caller)?.ok_or_else(|| RpcError::internal("the execution is gone"))?;
+                runner.wake_idle();
+                continue;
+            }
+            // Ends with an error only when the object itself ends.
+            let _ = changed.await;
+        }
+    }
+
+    pub(super) fn worded(
+        &self,
+        report: &Report,
+        mode: ElicitationMode,
+        holder: &SessionMeta,
+        still_waiting: bool,
+    ) -> Result<String, RpcError> {
+        let holder_id = self.runner()?.object_id();
+        let execution_id = match report {
+            Report::Paused(pause) => ExecutionId::encode(&holder_id, &pause.id)
+                .ok_or_else(|| RpcError::internal("an execution id could not be written"))?,
+            Report::Ended { .. } => String::new(),
+        };
+        let context = ReportContext { mode, holder, holder_id: &holder_id, still_waiting };
+        Ok(report_result(report, &execution_id, context))
+    }
+}
+
+/// The decision that a model relays; only where the session's mode allows it.
+fn relayed_decision(modes: Modes, arguments: &Map<String, Value>) -> Result<Option<RelayedDecision>, &'static str> {
+    let action = match arguments.get("action") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(action)) => Verdict::parse(action).ok_or("action is accept, decline or cancel.")?,
+        Some(_) => return Err("action is accept, decline or cancel."),
+    };
+    if modes.elicitation != ElicitationMode::Model {
+        return Err(
+            "This session does not take decisions from the model. A person decides on the approvalUrl; call resume without action.",
+        );
+    }
+    let reason = arguments.get("content").and_then(|content| content.get("reason")).and_then(Value::as_str);
+    Ok(Some(RelayedDecision { verdict: action, reason: reason.map(|reason| bounded(reason, 2_000)) }))
+}
