@@ -1,0 +1,189 @@
+//! What becomes of a single call: taken from the sandbox, looked up, asked about, sent, settled.
+
+use std::rc::Rc;
+
+use super::{Execution, Sandbox, replay_error};
+use crate::approval::{ShownCall, Verdict};
+use crate::engine::call_result::{CallError, error_result};
+use crate::engine::interface::{Effect, IssuedCall, Resolution};
+use crate::engine::row::{CallRow, CallStatus, Millis, ProgramError};
+
+impl Execution {
+    pub(super) fn sandbox_in_turn(&mut self, attempt: u32, number: u32) -> Option<&mut Sandbox> {
+        self.live
+            .sandbox
+            .as_mut()
+            .filter(|sandbox| sandbox.attempt == attempt && sandbox.turns == number && !sandbox.waits)
+    }
+
+    pub(super) fn accept_call(&mut self, now: Millis, issued: IssuedCall) -> Result<(), ProgramError> {
+        let Some(sandbox) = &mut self.live.sandbox else {
+            return Ok(());
+        };
+        if issued.seq != sandbox.issued {
+            return Err(ProgramError {
+                code: "sandbox_protocol".to_owned(),
+                message: format!(
+                    "The sandbox numbered a call {} where {} was next. The program was stopped.",
+                    issued.seq, sandbox.issued
+                ),
+                line: issued.line,
+            });
+        }
+        sandbox.issued += 1;
+        let (arguments, refusal) = match issued.arguments {
+            Ok(arguments) if arguments.len() <= self.limits.arguments_bytes => (arguments, None),
+            Ok(arguments) => {
+                let error = CallError::new(
+                    "arguments_too_large",
+                    format!(
+                        "The arguments are {} bytes; {} are the limit.",
+                        arguments.len(),
+                        self.limits.arguments_bytes
+                    ),
+                );
+                (Rc::from("null"), Some(error))
+            }
+            Err(message) => (Rc::from("null"), Some(CallError::new("invalid_tool_arguments", message))),
+        };
+        if let Some(recorded) = self.calls.get(issued.seq as usize) {
+            return same_call(recorded, &issued.address, &arguments);
+        }
+        if issued.seq >= self.limits.calls {
+            return Err(ProgramError {
+                code: "too_many_calls".to_owned(),
+                message: format!(
+                    "A program may make {} calls. Split the work into several programs.",
+                    self.limits.calls
+                ),
+                line: issued.line,
+            });
+        }
+        self.row.journal_bytes += arguments.len() as u64;
+        self.changed.row = true;
+        self.changed.calls.insert(issued.seq);
+        self.calls.push(CallRow {
+            seq: issued.seq,
+            address: issued.address,
+            arguments,
+            line: issued.line,
+            status: CallStatus::Issued,
+            issued_at: now,
+            idempotent: false,
+            shown: None,
+            shown_before: None,
+            deadline: None,
+            decision: None,
+            sends: 0,
+            result: None,
+            order: None,
+            settled_at: None,
+        });
+        if let Some(error) = refusal {
+            self.settle(now, issued.seq, error_result(&error));
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply_resolution(&mut self, now: Millis, call: &CallRow, resolution: Resolution) {
+        let (ask, idempotent, shown) = match resolution {
+            Resolution::Refused(error) => {
+                // A call that was sent before the crash cannot be un-sent by a refusal now.
+                let error = if call.sends > 0 { outcome_unknown() } else { error };
+                self.settle(now, call.seq, error_result(&error));
+                return;
+            }
+            Resolution::Ready { ask, idempotent, shown } => (ask, idempotent, shown),
+        };
+        let approved = call
+            .decision
+            .as_ref()
+            .is_some_and(|decision| decision.verdict == Verdict::Accept && decision.digest == shown.digest);
+        match call.status {
+            CallStatus::Issued if ask => self.ask(now, call.seq, shown),
+            CallStatus::Issued => self.send(call.seq, idempotent, shown),
+            CallStatus::Approved if approved => self.send(call.seq, idempotent, shown),
+            // The tool is not what was shown any more: the person is asked again.
+            CallStatus::Approved => self.ask(now, call.seq, shown),
+            CallStatus::Sent if idempotent && (approved || !ask) => {
+                self.send(call.seq, idempotent, shown);
+            }
+            CallStatus::Sent => {
+                self.settle(now, call.seq, error_result(&outcome_unknown()));
+            }
+            CallStatus::Waiting | CallStatus::Settled => {}
+        }
+    }
+
+    pub(super) fn ask(&mut self, now: Millis, seq: u32, shown: ShownCall) {
+        let deadline = now.saturating_add(self.limits.approval_window_ms);
+        self.change_call(seq, |call| {
+            call.status = CallStatus::Waiting;
+            call.shown_before = call.decision.take().and(call.shown.take());
+            call.shown = Some(shown);
+            call.deadline = Some(deadline);
+        });
+    }
+
+    pub(super) fn send(&mut self, seq: u32, idempotent: bool, shown: ShownCall) {
+        self.change_call(seq, |call| {
+            call.status = CallStatus::Sent;
+            call.idempotent = idempotent;
+            call.shown = Some(shown);
+            call.sends += 1;
+        });
+        self.live.sending.insert(seq);
+        self.changed.effects.push(Effect::Invoke { seq });
+    }
+
+    pub(super) fn settle(&mut self, now: Millis, seq: u32, result: Rc<str>) {
+        let order = self.row.next_order;
+        let length = result.len() as u64;
+        let mut settled = false;
+        self.change_call(seq, |call| {
+            if call.status != CallStatus::Settled {
+                call.status = CallStatus::Settled;
+                call.result = Some(result);
+                call.order = Some(order);
+                call.settled_at = Some(now);
+                settled = true;
+            }
+        });
+        if settled {
+            self.row.next_order += 1;
+            self.row.journal_bytes += length;
+            self.row.attempts_without_progress = 0;
+            self.changed.row = true;
+        }
+    }
+
+    pub(super) fn change_call(&mut self, seq: u32, change: impl FnOnce(&mut CallRow)) {
+        if let Some(call) = self.calls.get_mut(seq as usize) {
+            change(call);
+            self.changed.calls.insert(seq);
+        }
+    }
+}
+
+pub(super) fn outcome_unknown() -> CallError {
+    CallError::new(
+        "outcome_unknown",
+        "The gateway was interrupted while this call was on its way. It may or may not have been \
+         carried out, and it was not sent again. Check before you repeat it.",
+    )
+}
+
+fn same_call(recorded: &CallRow, address: &str, arguments: &str) -> Result<(), ProgramError> {
+    let differs = if recorded.address != address {
+        format!("it called {address} where {} was recorded", recorded.address)
+    } else if *recorded.arguments != *arguments {
+        format!("its call of {address} has other arguments than were recorded")
+    } else {
+        return Ok(());
+    };
+    Err(replay_error(format!(
+        "Call {} of the program differs when it is run again: {differs}. A program has to make \
+         the same calls when it gets the same results.",
+        recorded.seq
+    )))
+}

@@ -1,0 +1,329 @@
+//! The course of an execution: what is done next, when it pauses, how it ends.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::calls::outcome_unknown;
+use super::{Execution, Moment, Sandbox};
+use crate::engine::call_result::{CallError, error_result};
+use crate::engine::interface::{Boot, Delivery, Effect, Finish, Reply, Write};
+use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, LedTo, Millis, Outcome, PauseRow, ProgramError};
+
+impl Execution {
+    /// Does what can be done now, and hands out everything the step led to.
+    pub(super) fn finish_step(&mut self, moment: &Moment) -> Vec<Effect> {
+        self.advance(moment);
+        self.take_effects()
+    }
+
+    pub(super) fn advance(&mut self, moment: &Moment) {
+        if self.row.status.is_over() {
+            return;
+        }
+        self.expire_leases(moment.now);
+        if self.timeout_at().is_some_and(|at| at <= moment.now) {
+            let error = ProgramError {
+                code: "timeout".to_owned(),
+                message: format!(
+                    "The program ran for more than {} seconds (time spent waiting for a person \
+                     does not count). Split the work into several programs.",
+                    self.limits.execution_timeout_ms / 1_000
+                ),
+                line: None,
+            };
+            self.end(moment.now, ExecutionStatus::Failed, Some(error));
+            return;
+        }
+        self.settle_lost_sends(moment.now);
+        self.start_lookups();
+        self.feed_sandbox(moment.now);
+        self.judge(moment);
+    }
+
+    /// Calls that were on their way when the object was lost. One that may not be sent again has an
+    /// unknown outcome, and the program is told so.
+    pub(super) fn settle_lost_sends(&mut self, now: Millis) {
+        let lost: Vec<u32> = self
+            .calls
+            .iter()
+            .filter(|call| call.status == CallStatus::Sent && !call.idempotent)
+            .map(|call| call.seq)
+            .filter(|seq| !self.live.sending.contains(seq))
+            .collect();
+        for seq in lost {
+            self.settle(now, seq, error_result(&outcome_unknown()));
+        }
+    }
+
+    pub(super) fn start_lookups(&mut self) {
+        let on_their_way = self.live.resolving.len() + self.live.sending.len();
+        let free = self.limits.in_flight.saturating_sub(on_their_way);
+        let next: Vec<u32> = self
+            .calls
+            .iter()
+            .filter(|call| match call.status {
+                CallStatus::Issued | CallStatus::Approved => true,
+                CallStatus::Sent => !self.live.sending.contains(&call.seq),
+                CallStatus::Waiting | CallStatus::Settled => false,
+            })
+            .map(|call| call.seq)
+            .filter(|seq| !self.live.resolving.contains(seq))
+            .take(free)
+            .collect();
+        for seq in next {
+            self.live.resolving.insert(seq);
+            self.changed.effects.push(Effect::Resolve { seq });
+        }
+    }
+
+    pub(super) fn feed_sandbox(&mut self, now: Millis) {
+        let next_order = self.row.next_order;
+        match &mut self.live.sandbox {
+            Some(sandbox) if sandbox.waits && sandbox.delivered < next_order => {
+                let from = sandbox.delivered;
+                sandbox.waits = false;
+                sandbox.delivered = next_order;
+                let attempt = sandbox.attempt;
+                let deliveries = self.deliveries_from(from);
+                self.set_running(now);
+                self.changed.effects.push(Effect::Answer(Reply { attempt, deliveries }));
+            }
+            None if self.row.status == ExecutionStatus::Running => self.start_sandbox(now),
+            Some(_) | None => {}
+        }
+        let over = self.row.status == ExecutionStatus::Waiting && self.suspend_at().is_some_and(|at| at <= now);
+        if over {
+            self.drop_sandbox();
+        }
+    }
+
+    pub(super) fn start_sandbox(&mut self, now: Millis) {
+        if self.row.attempts_without_progress >= self.limits.attempts_without_progress {
+            let error = ProgramError {
+                code: "sandbox_failed".to_owned(),
+                message: format!(
+                    "The program was started {} times without getting further. It may use too \
+                     much memory or time; work in smaller programs.",
+                    self.row.attempts_without_progress
+                ),
+                line: None,
+            };
+            self.end(now, ExecutionStatus::Failed, Some(error));
+            return;
+        }
+        self.row.attempts += 1;
+        self.row.attempts_without_progress += 1;
+        // The time between a crash and now is nobody's running time.
+        if self.row.attempts > 1 {
+            self.row.running_since = Some(now);
+        }
+        self.changed.row = true;
+        let attempt = self.row.attempts;
+        self.live.sandbox = Some(Sandbox {
+            attempt,
+            waits: false,
+            turns: 0,
+            issued: 0,
+            delivered: self.row.next_order,
+            to_replay: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
+            finish: None,
+        });
+        let boot = Boot {
+            attempt,
+            started_at: self.row.created_at,
+            seed: self.row.seed.clone(),
+            settled: self.deliveries_from(0),
+        };
+        self.changed.effects.push(Effect::StartSandbox(boot));
+    }
+
+    pub(super) fn deliveries_from(&self, order: u32) -> Vec<Delivery> {
+        let mut deliveries: Vec<Delivery> = self
+            .calls
+            .iter()
+            .filter_map(|call| {
+                Some(Delivery {
+                    seq: call.seq,
+                    order: call.order.filter(|own| *own >= order)?,
+                    at: call.settled_at?,
+                    result: Rc::clone(call.result.as_ref()?),
+                })
+            })
+            .collect();
+        deliveries.sort_by_key(|delivery| delivery.order);
+        deliveries
+    }
+
+    /// Decides whether the execution is over, or can only wait.
+    pub(super) fn judge(&mut self, moment: &Moment) {
+        let quiet = self.live.resolving.is_empty()
+            && self.live.sending.is_empty()
+            && self.calls.iter().all(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Settled));
+        let Some(sandbox) = &mut self.live.sandbox else {
+            return;
+        };
+        if !quiet || !sandbox.waits || sandbox.delivered != self.row.next_order {
+            return;
+        }
+        if self.calls.iter().any(CallRow::is_open) {
+            self.pause_here(moment);
+            return;
+        }
+        if let Some(finish) = sandbox.finish.take() {
+            self.complete(moment.now, finish);
+            return;
+        }
+        let error = ProgramError {
+            code: "never_settles".to_owned(),
+            message:
+                "The program waits for a promise that nothing will settle. Await only tool calls and what depends \
+                      on them."
+                    .to_owned(),
+            line: None,
+        };
+        self.end(moment.now, ExecutionStatus::Failed, Some(error));
+    }
+
+    pub(super) fn pause_here(&mut self, moment: &Moment) {
+        let waiting: Vec<u32> =
+            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).map(|call| call.seq).collect();
+        let earliest = |seqs: &[u32], calls: &[CallRow]| {
+            seqs.iter().filter_map(|seq| calls.get(*seq as usize)?.deadline).min().unwrap_or(moment.now)
+        };
+        let next = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
+        let open = self.pauses.last_mut().filter(|pause| pause.led_to.is_none());
+        match open {
+            Some(pause) if pause.items().any(|seq| waiting.contains(&seq)) => {
+                let known: BTreeSet<u32> = pause.items().collect();
+                let new = waiting.iter().filter(|seq| !known.contains(seq));
+                let before = pause.joined.len();
+                pause.joined.extend(new);
+                if pause.joined.len() > before {
+                    self.changed.pauses.insert(pause.number);
+                }
+            }
+            open => {
+                if let Some(pause) = open {
+                    pause.led_to = Some(LedTo::Pause(next));
+                    self.changed.pauses.insert(pause.number);
+                }
+                self.pauses.push(PauseRow {
+                    id: moment.nonce.clone(),
+                    number: next,
+                    created_at: moment.now,
+                    expires_at: earliest(&waiting, &self.calls),
+                    reported: waiting,
+                    joined: Vec::new(),
+                    led_to: None,
+                });
+                self.changed.pauses.insert(next);
+                self.changed.effects.push(Effect::Report);
+            }
+        }
+        if self.row.status != ExecutionStatus::Waiting {
+            self.stop_clock(moment.now);
+            self.row.status = ExecutionStatus::Waiting;
+            self.row.waiting_since = Some(moment.now);
+            self.changed.row = true;
+        }
+    }
+
+    pub(super) fn complete(&mut self, now: Millis, finish: Finish) {
+        let (status, result, error) = match finish.result {
+            Ok(result) => (ExecutionStatus::Completed, result, None),
+            Err(error) => (ExecutionStatus::Failed, None, Some(error)),
+        };
+        let outcome = Outcome { result, error, emitted: finish.emitted, logs: finish.logs, logs_cut: finish.logs_cut };
+        self.end_with(now, status, outcome);
+    }
+
+    pub(super) fn end(&mut self, now: Millis, status: ExecutionStatus, error: Option<ProgramError>) {
+        let outcome = Outcome { result: None, error, emitted: Vec::new(), logs: Vec::new(), logs_cut: false };
+        self.end_with(now, status, outcome);
+    }
+
+    /// The end is final: what was reported once never changes.
+    pub(super) fn end_with(&mut self, now: Millis, status: ExecutionStatus, outcome: Outcome) {
+        if self.row.status.is_over() {
+            return;
+        }
+        let unsent: Vec<u32> = self
+            .calls
+            .iter()
+            .filter(|call| match call.status {
+                CallStatus::Issued | CallStatus::Waiting | CallStatus::Approved => true,
+                CallStatus::Sent | CallStatus::Settled => false,
+            })
+            .map(|call| call.seq)
+            .collect();
+        for seq in unsent {
+            let error =
+                CallError::new("execution_over", "The program ended before the call was sent; it was not sent.");
+            self.settle(now, seq, error_result(&error));
+        }
+        self.stop_clock(now);
+        self.row.status = status;
+        self.row.ended_at = Some(now);
+        self.row.waiting_since = None;
+        self.row.outcome = Some(Rc::new(outcome));
+        self.changed.row = true;
+        if let Some(pause) = self.pauses.last_mut().filter(|pause| pause.led_to.is_none()) {
+            pause.led_to = Some(LedTo::Outcome);
+            self.changed.pauses.insert(pause.number);
+        }
+        // What the step had planned before it came to an end is not done any more, except sends:
+        // they are recorded as sent.
+        self.changed.effects.retain(|effect| matches!(effect, Effect::Invoke { .. }));
+        self.live.resolving.clear();
+        self.drop_sandbox();
+        self.changed.effects.push(Effect::Report);
+    }
+
+    pub(super) fn drop_sandbox(&mut self) {
+        if let Some(sandbox) = self.live.sandbox.take() {
+            self.changed.effects.push(Effect::DropSandbox { attempt: sandbox.attempt });
+        }
+    }
+
+    pub(super) fn set_running(&mut self, now: Millis) {
+        if self.row.status == ExecutionStatus::Waiting {
+            self.row.status = ExecutionStatus::Running;
+            self.row.running_since = Some(now);
+            self.row.waiting_since = None;
+            self.changed.row = true;
+        }
+    }
+
+    pub(super) fn stop_clock(&mut self, now: Millis) {
+        if let Some(since) = self.row.running_since.take() {
+            self.row.ran_ms += now.saturating_sub(since);
+        }
+    }
+
+    pub(super) fn timeout_at(&self) -> Option<Millis> {
+        let left = self.limits.execution_timeout_ms.saturating_sub(self.row.ran_ms);
+        Some(self.row.running_since?.saturating_add(left))
+    }
+
+    pub(super) fn suspend_at(&self) -> Option<Millis> {
+        Some(self.row.waiting_since?.saturating_add(self.limits.suspend_after_ms))
+    }
+
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        let changed = std::mem::take(&mut self.changed);
+        let mut writes = Vec::new();
+        if changed.row {
+            writes.push(Write::Execution(self.row.clone()));
+        }
+        let calls = changed.calls.iter().filter_map(|seq| self.call(*seq));
+        writes.extend(calls.cloned().map(Write::Call));
+        let pauses = changed.pauses.iter().filter_map(|number| self.pauses.get(*number as usize));
+        writes.extend(pauses.cloned().map(Write::Pause));
+        let mut effects = Vec::with_capacity(changed.effects.len() + 1);
+        if !writes.is_empty() {
+            effects.push(Effect::Commit(writes));
+        }
+        effects.extend(changed.effects);
+        effects
+    }
+}

@@ -1,0 +1,344 @@
+//! One execution: its journal in memory and every transition of it.
+//!
+//! Each input is one method that takes a [`Moment`] and returns effects. All rows that a step
+//! changes leave in one [`Effect::Commit`], before anything that acts on them.
+
+mod calls;
+mod course;
+mod decisions;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::approval::{Verdict, pause_digest};
+use crate::engine::call_result::{CallError, error_result};
+use crate::engine::interface::{Decider, DecisionError, Effect, Finish, PauseTarget, Resolution, Turn};
+use crate::engine::limits::Limits;
+use crate::engine::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, Millis, PauseRow, ProgramError};
+
+/// Sandboxes that may be lost in a row before the execution is given up. Crashes of the whole
+/// object are not counted here, but by `attempts_without_progress`.
+const SANDBOXES_LOST_IN_A_ROW: u32 = 3;
+
+/// The time of an input, and the randomness it may need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since the Unix epoch.
+    pub now: Millis,
+    /// An unguessable text that was never used before: becomes the id of a pause.
+    pub nonce: String,
+}
+
+/// An execution with everything that was journaled of it.
+#[derive(Debug)]
+pub struct Execution {
+    row: ExecutionRow,
+    calls: Vec<CallRow>,
+    pauses: Vec<PauseRow>,
+    limits: Limits,
+    live: Live,
+    changed: Changed,
+}
+
+/// What is lost with the object's memory.
+#[derive(Debug, Default)]
+struct Live {
+    sandbox: Option<Sandbox>,
+    resolving: BTreeSet<u32>,
+    sending: BTreeSet<u32>,
+    lost_in_a_row: u32,
+}
+
+#[derive(Debug)]
+struct Sandbox {
+    attempt: u32,
+    /// It made its turn and waits for an answer.
+    waits: bool,
+    turns: u32,
+    issued: u32,
+    delivered: u32,
+    /// Calls that a replay has to make again before it is a continuation.
+    to_replay: u32,
+    finish: Option<Finish>,
+}
+
+/// What the present step has to write and do.
+#[derive(Debug, Default)]
+struct Changed {
+    row: bool,
+    calls: BTreeSet<u32>,
+    pauses: BTreeSet<u32>,
+    effects: Vec<Effect>,
+}
+
+impl Execution {
+    /// A new execution; the first effects start its sandbox.
+    #[must_use]
+    pub fn start(moment: &Moment, id: String, seed: String, prelude: u32, limits: Limits) -> (Self, Vec<Effect>) {
+        let row = ExecutionRow {
+            id,
+            status: ExecutionStatus::Running,
+            created_at: moment.now,
+            ended_at: None,
+            seed,
+            prelude,
+            attempts: 0,
+            attempts_without_progress: 0,
+            ran_ms: 0,
+            running_since: Some(moment.now),
+            waiting_since: None,
+            next_order: 0,
+            journal_bytes: 0,
+            outcome: None,
+        };
+        let mut execution = Self::restore(row, Vec::new(), Vec::new(), limits);
+        execution.changed.row = true;
+        let effects = execution.finish_step(moment);
+        (execution, effects)
+    }
+
+    /// An execution as it was stored. Nothing of it is running; [`Self::wake`] goes on.
+    #[must_use]
+    pub fn restore(row: ExecutionRow, calls: Vec<CallRow>, pauses: Vec<PauseRow>, limits: Limits) -> Self {
+        Self { row, calls, pauses, limits, live: Live::default(), changed: Changed::default() }
+    }
+
+    /// The execution's own row.
+    #[must_use]
+    pub fn row(&self) -> &ExecutionRow {
+        &self.row
+    }
+
+    /// All calls, in the order in which the program made them.
+    #[must_use]
+    pub fn calls(&self) -> &[CallRow] {
+        &self.calls
+    }
+
+    /// All pauses, in order.
+    #[must_use]
+    pub fn pauses(&self) -> &[PauseRow] {
+        &self.pauses
+    }
+
+    /// The call with this number.
+    #[must_use]
+    pub fn call(&self, seq: u32) -> Option<&CallRow> {
+        self.calls.get(seq as usize)
+    }
+
+    /// The pause with this id.
+    #[must_use]
+    pub fn pause(&self, id: &str) -> Option<&PauseRow> {
+        self.pauses.iter().find(|pause| pause.id == id)
+    }
+
+    /// Whether a sandbox is in memory.
+    #[must_use]
+    pub fn has_sandbox(&self) -> bool {
+        self.live.sandbox.is_some()
+    }
+
+    /// Whether something of it is on its way in this object right now, so that a result will come
+    /// by itself.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.row.status.is_over()
+            && (!self.live.resolving.is_empty()
+                || !self.live.sending.is_empty()
+                || self.live.sandbox.as_ref().is_some_and(|sandbox| !sandbox.waits))
+    }
+
+    /// Whether there is work that nothing in this object is doing: after a decision, after a crash.
+    #[must_use]
+    pub fn needs_wake(&self) -> bool {
+        self.row.status == ExecutionStatus::Running && !self.is_busy()
+    }
+
+    /// The calls of a pause that can still be decided at `now`.
+    pub fn undecided<'a>(&'a self, pause: &'a PauseRow, now: Millis) -> impl Iterator<Item = &'a CallRow> + 'a {
+        pause.items().filter_map(|seq| self.call(seq)).filter(move |call| {
+            call.status == CallStatus::Waiting && call.deadline.is_none_or(|deadline| now < deadline)
+        })
+    }
+
+    /// The digest that a decision on everything that waits under the pause has to carry.
+    #[must_use]
+    pub fn digest_of_pause(&self, pause: &PauseRow, now: Millis) -> String {
+        pause_digest(&pause.id, self.undecided(pause, now).filter_map(digest_of_call))
+    }
+
+    /// When the execution next needs the alarm; `None` when it is over.
+    #[must_use]
+    pub fn next_alarm(&self, now: Millis) -> Option<Millis> {
+        if self.needs_wake() {
+            return Some(now);
+        }
+        let lease =
+            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).filter_map(|call| call.deadline).min();
+        match self.row.status {
+            ExecutionStatus::Running => {
+                let recovery = now.saturating_add(self.limits.recovery_ms);
+                [self.timeout_at(), lease, Some(recovery)].into_iter().flatten().min()
+            }
+            ExecutionStatus::Waiting => {
+                let suspend = self.live.sandbox.as_ref().and(self.suspend_at());
+                [lease, suspend].into_iter().flatten().min()
+            }
+            ExecutionStatus::Completed
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Cancelled
+            | ExecutionStatus::Expired => None,
+        }
+    }
+
+    // ---- inputs ---------------------------------------------------------------------------
+
+    /// Time went by, the object was restarted, or a decision was written.
+    pub fn wake(&mut self, moment: &Moment) -> Vec<Effect> {
+        self.finish_step(moment)
+    }
+
+    /// The sandbox made a turn. One of a dropped sandbox, or one that was not its to make, changes
+    /// nothing.
+    pub fn turn(&mut self, moment: &Moment, turn: Turn) -> Vec<Effect> {
+        let Some(sandbox) = self.sandbox_in_turn(turn.attempt, turn.number) else {
+            return Vec::new();
+        };
+        sandbox.waits = true;
+        sandbox.turns += 1;
+        if turn.finish.is_some() {
+            sandbox.finish = turn.finish;
+        }
+        for call in turn.calls {
+            if let Err(error) = self.accept_call(moment.now, call) {
+                self.end(moment.now, ExecutionStatus::Failed, Some(error));
+                return self.finish_step(moment);
+            }
+        }
+        if let Some(sandbox) = &mut self.live.sandbox {
+            let missing = sandbox.to_replay.saturating_sub(sandbox.issued);
+            if missing > 0 {
+                let (made, recorded) = (sandbox.issued, sandbox.to_replay);
+                let error = replay_error(format!(
+                    "The program made {recorded} calls before it was interrupted, and only \
+                     {made} when it was run again with the same results."
+                ));
+                self.end(moment.now, ExecutionStatus::Failed, Some(error));
+            } else {
+                sandbox.to_replay = 0;
+                self.live.lost_in_a_row = 0;
+            }
+        }
+        self.finish_step(moment)
+    }
+
+    /// The sandbox ended without being asked to, or could not be started.
+    pub fn sandbox_lost(&mut self, moment: &Moment, attempt: u32, reason: &str) -> Vec<Effect> {
+        if self.live.sandbox.as_ref().is_none_or(|sandbox| sandbox.attempt != attempt) {
+            return Vec::new();
+        }
+        self.live.sandbox = None;
+        self.live.lost_in_a_row += 1;
+        if self.row.status == ExecutionStatus::Running && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW {
+            let error = ProgramError {
+                code: "sandbox_failed".to_owned(),
+                message: format!("The sandbox failed {SANDBOXES_LOST_IN_A_ROW} times in a row: {reason}"),
+                line: None,
+            };
+            self.end(moment.now, ExecutionStatus::Failed, Some(error));
+        }
+        self.finish_step(moment)
+    }
+
+    /// Policy, catalog and schema were asked about a call.
+    pub fn resolved(&mut self, moment: &Moment, seq: u32, resolution: Resolution) -> Vec<Effect> {
+        if !self.live.resolving.remove(&seq) || self.row.status.is_over() {
+            return Vec::new();
+        }
+        if let Some(call) = self.call(seq).cloned() {
+            self.apply_resolution(moment.now, &call, resolution);
+        }
+        self.finish_step(moment)
+    }
+
+    /// A call was answered. `result` is the JSON text of what the program gets.
+    pub fn settled(&mut self, moment: &Moment, seq: u32, result: Rc<str>) -> Vec<Effect> {
+        let expected = self.live.sending.remove(&seq);
+        if !expected || self.call(seq).is_none_or(|call| call.status != CallStatus::Sent) {
+            return Vec::new();
+        }
+        let length = result.len();
+        let result = if length > self.limits.result_bytes {
+            error_result(&CallError::new(
+                "result_too_large",
+                format!(
+                    "The tool answered with {length} bytes; {} are the limit. The call itself was \
+                     carried out. Ask for less: a page, a filter, fewer fields.",
+                    self.limits.result_bytes
+                ),
+            ))
+        } else if self.row.journal_bytes + length as u64 > self.limits.journal_bytes {
+            error_result(&CallError::new(
+                "journal_full",
+                format!(
+                    "The results of this program exceed {} bytes. The call itself was carried \
+                     out, its result ({length} bytes) was not kept. Work in smaller programs.",
+                    self.limits.journal_bytes
+                ),
+            ))
+        } else {
+            result
+        };
+        self.settle(moment.now, seq, result);
+        self.finish_step(moment)
+    }
+
+    /// Somebody decided. The effects only write; [`Self::wake`] acts on it.
+    pub fn decide(
+        &mut self,
+        moment: &Moment,
+        pause_id: &str,
+        target: PauseTarget,
+        decider: &Decider,
+    ) -> Result<Vec<Effect>, DecisionError> {
+        let pause = self.pause(pause_id).cloned().ok_or(DecisionError::UnknownPause)?;
+        let items = match target {
+            PauseTarget::All { digest, verdict, reason } => {
+                self.all_items(&pause, moment.now, &digest, verdict, reason.as_deref())?
+            }
+            PauseTarget::Items(items) => items,
+        };
+        self.check_items(&pause, moment.now, &items)?;
+        let cancelled = items.iter().any(|item| item.verdict == Verdict::Cancel);
+        for item in items {
+            self.write_decision(moment.now, item, decider);
+        }
+        if cancelled {
+            let error = ProgramError {
+                code: "cancelled".to_owned(),
+                message: "A person cancelled the program. Nothing that waited was sent.".to_owned(),
+                line: None,
+            };
+            self.end(moment.now, ExecutionStatus::Cancelled, Some(error));
+        } else {
+            self.set_running(moment.now);
+        }
+        Ok(self.take_effects())
+    }
+
+    /// This release cannot replay the program any more.
+    pub fn expire(&mut self, moment: &Moment, reason: &str) -> Vec<Effect> {
+        let error = ProgramError { code: "program_expired".to_owned(), message: reason.to_owned(), line: None };
+        self.end(moment.now, ExecutionStatus::Expired, Some(error));
+        self.take_effects()
+    }
+}
+
+fn digest_of_call(call: &CallRow) -> Option<&str> {
+    call.shown.as_ref().map(|shown| shown.digest.as_str())
+}
+
+fn replay_error(message: String) -> ProgramError {
+    ProgramError { code: "nondeterministic_replay".to_owned(), message, line: None }
+}
