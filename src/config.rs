@@ -31,6 +31,8 @@ pub struct Settings {
     pub tool_response_bytes: usize,
     /// `EXECUTION_RETENTION_MS`: how long an ended execution can still be asked for.
     pub execution_retention_ms: u64,
+    /// `STREAM_RETENTION_MS`: how long a finished response can be fetched again.
+    pub stream_retention_ms: u64,
     /// `SESSION_IDLE_TIMEOUT_MS`, `TOMBSTONE_MS`
     pub alarm: AlarmSettings,
     /// `APPROVAL_WINDOW_MS`, `EXECUTION_TIMEOUT_MS`, `SUSPEND_AFTER_MS`, `EXECUTION_RECOVERY_MS`
@@ -125,6 +127,7 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         tool_response_bytes: usize::try_from(number("TOOL_RESPONSE_BYTES", 16 << 20, 1_024, 64 << 20)?)
             .unwrap_or(16 << 20),
         execution_retention_ms: number("EXECUTION_RETENTION_MS", 86_400_000, 1, LONGEST_MS)?,
+        stream_retention_ms: number("STREAM_RETENTION_MS", 300_000, 1, LONGEST_MS)?,
         alarm: AlarmSettings {
             idle_timeout: number("SESSION_IDLE_TIMEOUT_MS", 86_400_000, 1, LONGEST_MS)?,
             tombstone: number("TOMBSTONE_MS", 3_600_000, 1, LONGEST_MS)?,

@@ -17,6 +17,18 @@ pub fn message_event(text: &str) -> String {
     event
 }
 
+/// The same with an id, by which a client asks for what came after it.
+#[must_use]
+pub fn message_event_with_id(id: &str, text: &str) -> String {
+    format!("id: {id}\n{}", message_event(text))
+}
+
+/// The first event of a stream: an id and no data (specification, revision 2025-11-25, "Sending Messages to the Server").
+#[must_use]
+pub fn priming_event(id: &str) -> String {
+    format!("id: {id}\ndata: \n\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ pub mod failure;
 pub mod id;
 mod meta;
 mod mode;
+pub mod stream;
 pub mod tools;
 
 pub use meta::{ClientInfo, SCHEMA_VERSION, SessionMeta, Termination, Tombstone};

@@ -164,17 +164,31 @@ impl Runner {
         }))
     }
 
+    /// An execution, from memory or, when it is over, from storage.
+    pub(crate) fn by_id(self: &Rc<Self>, id: &str, caller: &Caller) -> Result<Option<Rc<Live>>, StoreError> {
+        self.load_open(caller)?;
+        let live = self.live.borrow().get(id).cloned();
+        match live {
+            Some(live) => Ok(Some(live)),
+            None if self.store.execution(id)?.is_some() => self.load(id, caller).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Forgets an execution that nobody wants to hear of any more.
+    pub(crate) fn forget(&self, live: &Rc<Live>) -> Result<(), StoreError> {
+        live.lost.set(true);
+        self.live.borrow_mut().remove(&live.id);
+        self.store.forget_execution(&live.id)
+    }
+
     /// The execution that a pause belongs to, from memory or, when it is over, from storage.
     pub(crate) fn by_pause(self: &Rc<Self>, pause: &str, caller: &Caller) -> Result<Option<Rc<Live>>, StoreError> {
         self.load_open(caller)?;
         let Some(id) = self.store.execution_of_pause(pause)? else {
             return Ok(None);
         };
-        let live = self.live.borrow().get(&id).cloned();
-        match live {
-            Some(live) => Ok(Some(live)),
-            None => self.load(&id, caller).map(Some),
-        }
+        self.by_id(&id, caller)
     }
 
     /// Everything that is not over.
@@ -449,7 +463,13 @@ impl Runner {
             execution: live.values().filter_map(|live| live.engine.borrow().next_alarm(now)).min(),
             waiting: status(ExecutionStatus::Waiting),
             running: status(ExecutionStatus::Running),
-            retention: self.store.oldest_end()?.map(|at| at.saturating_add(retention)),
+            retention: [
+                self.store.oldest_end()?.map(|at| at.saturating_add(retention)),
+                self.store.oldest_stream_end()?.map(|at| at.saturating_add(self.settings.stream_retention_ms)),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
         })
     }
 

@@ -7,6 +7,9 @@
 //! | `pause` | id | the execution it belongs to |
 //! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit |
 //!
+//! | `stream` | id | the request that is answered on it, and what that waits for |
+//! | `response` | stream, part | the response, for a client that lost it |
+//!
 //! Reads create nothing: an object that was never opened has no table.
 
 use std::cell::Cell;
@@ -16,17 +19,22 @@ use serde::de::DeserializeOwned;
 use worker::{SqlStorage, SqlStorageValue, State};
 
 use crate::engine::{CallRow, ExecutionRow, Outcome, PauseRow, ProgramRow, Write};
+use crate::session::stream::{Awaits, StreamRow};
 use crate::session::{SCHEMA_VERSION, SessionMeta};
 
 /// Bytes of one part of a journal row; the platform's limit for a row is 2 MB.
 const PART_BYTES: usize = 1 << 20;
 
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS execution (id TEXT PRIMARY KEY, created_at INTEGER NOT NULL, ended_at INTEGER)",
     "CREATE TABLE IF NOT EXISTS pause (id TEXT PRIMARY KEY, execution TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS journal (execution TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, \
      part INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (execution, kind, number, part))",
+    "CREATE TABLE IF NOT EXISTS stream (id INTEGER PRIMARY KEY AUTOINCREMENT, opened_at INTEGER NOT NULL, \
+     ended_at INTEGER, json TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS response (stream INTEGER NOT NULL, part INTEGER NOT NULL, text TEXT NOT NULL, \
+     PRIMARY KEY (stream, part))",
 ];
 
 /// Why storage could not be used.
@@ -213,26 +221,108 @@ impl SessionStore {
         Ok(())
     }
 
+    // ---- streams ----------------------------------------------------------------------------
+
+    /// Writes a new stream and gives its id, which was never used before in this session.
+    pub(crate) fn open_stream(&self, row: &StreamRow) -> Result<u32, StoreError> {
+        let rows = self.rows(
+            "INSERT INTO stream (opened_at, json) VALUES (?, ?) RETURNING id",
+            vec![cast(row.opened_at).into(), to_text("stream", row)?.into()],
+        )?;
+        let id = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of);
+        id.and_then(|id| u32::try_from(id).ok())
+            .ok_or_else(|| StoreError::Corrupt { row: "stream".to_owned(), problem: "it got no id".to_owned() })
+    }
+
+    pub(crate) fn stream(&self, stream: u32) -> Result<Option<StreamRow>, StoreError> {
+        let rows = self.rows("SELECT json FROM stream WHERE id = ?", vec![i64::from(stream).into()])?;
+        let json = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(text_of);
+        json.map(|json| parse(&format!("stream {stream}"), &json)).transpose()
+    }
+
+    pub(crate) fn link_stream(&self, stream: u32, awaits: Awaits) -> Result<(), StoreError> {
+        let Some(row) = self.stream(stream)? else {
+            return Ok(());
+        };
+        self.put_stream(stream, &StreamRow { awaits: Some(awaits), ..row })
+    }
+
+    /// Keeps the response, and notes that the stream ended.
+    pub(crate) fn finish_stream(&self, stream: u32, text: &str, at: u64) -> Result<(), StoreError> {
+        let Some(row) = self.stream(stream)? else {
+            return Ok(());
+        };
+        for (part, text) in (0_i64..).zip(parts(text)) {
+            self.sql.exec(
+                "INSERT OR REPLACE INTO response (stream, part, text) VALUES (?, ?, ?)",
+                vec![i64::from(stream).into(), part.into(), text.into()],
+            )?;
+        }
+        self.put_stream(stream, &StreamRow { ended_at: Some(at), ..row })
+    }
+
+    fn put_stream(&self, stream: u32, row: &StreamRow) -> Result<(), StoreError> {
+        self.sql.exec(
+            "UPDATE stream SET ended_at = ?, json = ? WHERE id = ?",
+            vec![row.ended_at.map(cast).into(), to_text("stream", row)?.into(), i64::from(stream).into()],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn stream_response(&self, stream: u32) -> Result<Option<String>, StoreError> {
+        let rows =
+            self.rows("SELECT text FROM response WHERE stream = ? ORDER BY part", vec![i64::from(stream).into()])?;
+        let texts: Vec<String> = rows.into_iter().filter_map(|row| row.into_iter().next().and_then(text_of)).collect();
+        Ok((!texts.is_empty()).then(|| texts.concat()))
+    }
+
+    pub(crate) fn forget_stream(&self, stream: u32) -> Result<(), StoreError> {
+        self.sql.exec("DELETE FROM response WHERE stream = ?", vec![i64::from(stream).into()])?;
+        self.sql.exec("DELETE FROM stream WHERE id = ?", vec![i64::from(stream).into()])?;
+        Ok(())
+    }
+
+    /// When the stream that ended first did so.
+    pub(crate) fn oldest_stream_end(&self) -> Result<Option<u64>, StoreError> {
+        let rows = self.rows("SELECT MIN(ended_at) FROM stream WHERE ended_at IS NOT NULL", vec![])?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of))
+    }
+
+    /// Forgets streams that ended, or that were opened and never ended, at or before a time.
+    pub(crate) fn forget_streams(&self, ended_until: u64, opened_until: u64) -> Result<(), StoreError> {
+        let times = || vec![cast(ended_until).into(), cast(opened_until).into()];
+        let old = "ended_at <= ? OR (ended_at IS NULL AND opened_at <= ?)";
+        self.sql.exec(&format!("DELETE FROM response WHERE stream IN (SELECT id FROM stream WHERE {old})"), times())?;
+        self.sql.exec(&format!("DELETE FROM stream WHERE {old}"), times())?;
+        Ok(())
+    }
+
+    /// Forgets one execution as if it had never been.
+    pub(crate) fn forget_execution(&self, execution: &str) -> Result<(), StoreError> {
+        for statement in [
+            "DELETE FROM journal WHERE execution = ?",
+            "DELETE FROM pause WHERE execution = ?",
+            "DELETE FROM execution WHERE id = ?",
+        ] {
+            self.sql.exec(statement, vec![execution.into()])?;
+        }
+        Ok(())
+    }
+
     fn put_row<T: Serialize>(&self, execution: &str, kind: &str, number: u32, row: &T) -> Result<(), StoreError> {
         let text = to_text(kind, row)?;
-        let mut parts = 0_i64;
-        let mut rest = text.as_str();
-        loop {
-            let (part, after) = rest.split_at(floor_boundary(rest, PART_BYTES));
+        let mut written = 0_i64;
+        for part in parts(&text) {
             self.sql.exec(
                 "INSERT OR REPLACE INTO journal (execution, kind, number, part, json) VALUES (?, ?, ?, ?, ?)",
-                vec![execution.into(), kind.into(), i64::from(number).into(), parts.into(), part.into()],
+                vec![execution.into(), kind.into(), i64::from(number).into(), written.into(), part.into()],
             )?;
-            parts += 1;
-            rest = after;
-            if rest.is_empty() {
-                break;
-            }
+            written += 1;
         }
-        if parts > 1 || kind == "call" {
+        if written > 1 || kind == "call" {
             self.sql.exec(
                 "DELETE FROM journal WHERE execution = ? AND kind = ? AND number = ? AND part >= ?",
-                vec![execution.into(), kind.into(), i64::from(number).into(), parts.into()],
+                vec![execution.into(), kind.into(), i64::from(number).into(), written.into()],
             )?;
         }
         Ok(())
@@ -262,6 +352,16 @@ impl SessionStore {
         let cursor = self.sql.exec(query, bindings)?;
         Ok(cursor.raw().collect::<worker::Result<Vec<_>>>()?)
     }
+}
+
+/// A text in parts below the platform's limit for a row; at least one.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let (part, after) = rest?.split_at(floor_boundary(rest?, PART_BYTES));
+        rest = (!after.is_empty()).then_some(after);
+        Some(part)
+    })
 }
 
 /// The largest index up to `limit` that does not split a character.

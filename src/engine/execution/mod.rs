@@ -327,6 +327,17 @@ impl Execution {
         Ok(self.take_effects())
     }
 
+    /// The client that runs the program does not want it any more.
+    pub fn cancel(&mut self, moment: &Moment) -> Vec<Effect> {
+        let error = ProgramError {
+            code: "cancelled".to_owned(),
+            message: "The client cancelled the program.".to_owned(),
+            line: None,
+        };
+        self.end(moment.now, ExecutionStatus::Cancelled, Some(error));
+        self.take_effects()
+    }
+
     /// This release cannot replay the program any more.
     pub fn expire(&mut self, moment: &Moment, reason: &str) -> Vec<Effect> {
         let error = ProgramError { code: "program_expired".to_owned(), message: reason.to_owned(), line: None };

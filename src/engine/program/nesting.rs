@@ -15,7 +15,7 @@ use super::tokens::{AmbiguousSlash, Kind, Operand, Token, Tokens};
 const DEPTH_LIMIT: u32 = 1_280;
 
 /// Tokens that the parser may read, repetitions included.
-const WORK_LIMIT: u64 = 1_000_000;
+const WORK_LIMIT: u64 = 800_000;
 
 /// Larger factors are over the limit anyway.
 const FACTOR_BITS: u32 = 24;

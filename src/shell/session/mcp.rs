@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::{Method, Request, Response};
 
-use super::answers::{Answer, Answered, answer_now, stream_answers, tool_error};
+use super::answers::{Answer, Answered, answer_now, tool_error};
 use super::outcome::{Failure, RpcError};
 use super::{Session, bounded, caller_of};
 use crate::internal::{Context, Operation};
@@ -25,6 +25,7 @@ use crate::shell::telemetry::log;
 const CLIENT_TEXT: usize = 200;
 /// Bytes of the capabilities that are stored.
 const CAPABILITIES_LIMIT: usize = 16 << 10;
+
 impl Session {
     pub(super) async fn mcp(self: Rc<Self>, mut request: Request, context: Context) -> Result<Response, Failure> {
         let method = request.method();
@@ -49,22 +50,35 @@ impl Session {
         if method == Method::Delete {
             return self.terminate(&meta, Termination::Deleted);
         }
-        let Some(body) = body else {
-            // No server stream yet; clients take this as "there is none".
-            return Err(WireError::method_not_allowed().into());
-        };
         let version = header(request.headers(), "mcp-protocol-version");
         if !header_is_supported(version.as_deref()) {
             let message =
                 format!("Bad Request: Unsupported protocol version (supported versions: {})", SUPPORTED.join(", "));
             return Err(WireError::bad_request(message).into());
         }
+        let Some(body) = body else {
+            return self.get(meta, &request, context);
+        };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
         self.touch()?;
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
-    pub(super) async fn serve(
+    fn get(self: Rc<Self>, meta: Rc<SessionMeta>, request: &Request, context: Context) -> Result<Response, Failure> {
+        if !Accepts::parse(header(request.headers(), "accept").as_deref()).events {
+            return Err(WireError::not_acceptable("text/event-stream").into());
+        }
+        match header(request.headers(), "last-event-id") {
+            Some(last) => {
+                self.touch()?;
+                self.read_again(meta, context, &last)
+            }
+            // No server stream yet; clients take this as "there is none".
+            None => Err(WireError::method_not_allowed().into()),
+        }
+    }
+
+    async fn serve(
         self: Rc<Self>,
         meta: &Rc<SessionMeta>,
         context: &Context,
@@ -72,6 +86,11 @@ impl Session {
         accepts: Accepts,
     ) -> Result<Response, Failure> {
         let (messages, batch) = match body {
+            Body::Single(Message::Request { id, method, params })
+                if accepts.events && method == "tools/call" && may_wait(&params) =>
+            {
+                return self.stream_answer(Rc::clone(meta), context.clone(), id, params);
+            }
             Body::Single(message) => (vec![Ok(message)], false),
             Body::Batch(_) if !has_batches(&meta.protocol_version) => {
                 return Err(WireError::invalid_request("batches exist in protocol version 2025-03-26 only").into());
@@ -87,10 +106,15 @@ impl Session {
                 }
                 Ok(Message::Request { id, method, params }) => {
                     slow |= method == "tools/call" && may_wait(&params);
-                    answers.push(Rc::clone(&self).answer(Rc::clone(meta), context.clone(), id, method, params));
+                    answers.push(Rc::clone(&self).answer(Rc::clone(meta), context.clone(), id, method, params, None));
                 }
-                // The only notifications that exist so far need nothing done; no question of ours is open.
-                Ok(Message::Notification { .. } | Message::Response { .. }) => {}
+                Ok(Message::Notification { method, params }) => {
+                    if method == "notifications/cancelled" {
+                        self.cancel_request(&params)?;
+                    }
+                }
+                // No question of ours is open.
+                Ok(Message::Response { .. }) => {}
                 Err((error, id)) => {
                     let text = error.body(id.as_ref());
                     answers.push(Box::pin(async move { Answered { text, failed: false } }));
@@ -101,7 +125,7 @@ impl Session {
             return Ok(mcp_response(202)?.empty());
         }
         if slow && accepts.events {
-            return Ok(stream_answers(answers)?);
+            return Ok(Self::stream_batch(answers)?);
         }
         let (sender, receiver) = oneshot::channel();
         // In a task of its own: a client that goes away does not end it.
@@ -125,12 +149,13 @@ impl Session {
         id: RequestId,
         method: String,
         params: Map<String, Value>,
+        stream: Option<u32>,
     ) -> Answer {
         Box::pin(async move {
             let result = match method.as_str() {
                 "ping" => Ok("{}".to_owned()),
                 "tools/list" => self.list_tools(&params),
-                "tools/call" => self.call_tool(&meta, &context, params).await,
+                "tools/call" => self.call_tool(&meta, &context, params, stream).await,
                 _ => Err(RpcError { code: -32_601, message: format!("Method not found: {}", bounded(&method, 100)) }),
             };
             match result {
@@ -162,6 +187,7 @@ impl Session {
         meta: &Rc<SessionMeta>,
         context: &Context,
         mut params: Map<String, Value>,
+        stream: Option<u32>,
     ) -> Result<String, RpcError> {
         let Some(Value::String(name)) = params.remove("name") else {
             return Err(RpcError { code: -32_602, message: "tools/call needs a name".to_owned() });
@@ -172,8 +198,10 @@ impl Session {
             Some(_) => return Ok(tool_error("bad_arguments", "The arguments of a tool have to be an object.")),
         };
         match name.as_str() {
-            "execute" if self.runner().is_ok_and(|runner| runner.has_loader()) => self.execute(meta, &arguments).await,
-            "resume" => self.resume(meta, context, &arguments).await,
+            "execute" if self.runner().is_ok_and(|runner| runner.has_loader()) => {
+                self.execute(meta, &arguments, stream).await
+            }
+            "resume" => self.resume(meta, context, &arguments, stream).await,
             "skills" => Ok(skills(&arguments)),
             _ => Err(RpcError { code: -32_602, message: format!("Unknown tool: {}", bounded(&name, 100)) }),
         }
@@ -256,6 +284,7 @@ impl Session {
         let ended = Rc::new(SessionMeta { terminated: Some(Tombstone { at, reason }), ..meta.clone() });
         runner.store.put_session_meta(&ended)?;
         runner.store.forget_ended(at)?;
+        runner.store.forget_streams(u64::MAX, u64::MAX)?;
         self.remember(runner, &ended, self.stored_activity.get());
         runner.load_open(&caller_of(meta))?;
         runner.rearm();

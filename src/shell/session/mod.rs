@@ -5,6 +5,7 @@ mod approvals;
 mod mcp;
 mod outcome;
 mod programs;
+mod streams;
 
 use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
@@ -16,6 +17,7 @@ use serde_json::json;
 use worker::{Delay, DurableObject, Env, Request, Response, State, durable_object, wasm_bindgen};
 
 use self::outcome::Failure;
+use self::streams::Streams;
 use super::clock::now;
 use super::http::{error_response, header, internal_error, load_settings};
 use super::invoke::Caller;
@@ -66,6 +68,7 @@ struct Session {
     runner: Result<Rc<Runner>, String>,
     meta: RefCell<Option<Rc<SessionMeta>>>,
     stored_activity: Cell<u64>,
+    streams: Streams,
 }
 
 impl Session {
@@ -76,7 +79,7 @@ impl Session {
             Ok(settings) => Ok(Rc::new(Runner::new(state, env.clone(), settings))),
             Err(error) => Err(error.to_string()),
         };
-        Self { env, runner, meta: RefCell::new(None), stored_activity: Cell::new(0) }
+        Self { env, runner, meta: RefCell::new(None), stored_activity: Cell::new(0), streams: Streams::default() }
     }
 
     fn runner(&self) -> worker::Result<&Rc<Runner>> {
@@ -169,6 +172,11 @@ impl Session {
             runner.settings.execution_retention_ms
         };
         runner.store.forget_ended(at.saturating_sub(retention))?;
+        // A stream that was never answered is of a request that the object lost and nobody asked for again.
+        let abandoned = runner.settings.limits.approval_window_ms;
+        runner
+            .store
+            .forget_streams(at.saturating_sub(runner.settings.stream_retention_ms), at.saturating_sub(abandoned))?;
         let state = runner.alarm_state(at)?;
         match decide_fate(&state, runner.settings.alarm, at) {
             Fate::Keep => {}

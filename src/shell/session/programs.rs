@@ -16,6 +16,7 @@ use crate::engine::{Decider, PauseTarget, ProgramRow, Report, report_of_pause};
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
 use crate::protocol::errors::WireError;
 use crate::session::id::ExecutionId;
+use crate::session::stream::Awaits;
 use crate::session::tools::{ReportContext, execution_not_found, report_result};
 use crate::session::{ElicitationMode, Modes, SessionMeta};
 use crate::shell::clock::now;
@@ -28,6 +29,7 @@ impl Session {
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
         arguments: &Map<String, Value>,
+        stream: Option<u32>,
     ) -> Result<String, RpcError> {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             return Ok(tool_error("bad_arguments", "execute needs { code: string }, the program's text."));
@@ -48,17 +50,8 @@ impl Session {
         let _driver = runner.drive();
         let program = ProgramRow { source: code.to_owned(), compiled: program.javascript, lines: program.lines };
         let live = runner.start(caller, program)?;
-        let report = loop {
-            let changed = runner.changed.changed();
-            if let Some(report) = live.engine.borrow().first_report() {
-                break report;
-            }
-            if live.lost.get() {
-                return Err(RpcError::internal("the execution's journal could not be written"));
-            }
-            // Ends with an error only when the object itself ends.
-            let _ = changed.await;
-        };
+        self.link_stream(stream, Awaits::Execution(live.id.clone()));
+        let report = self.first_report(&live).await?;
         self.worded(&report, meta.modes.elicitation, meta, false)
     }
 
@@ -67,8 +60,9 @@ impl Session {
         meta: &Rc<SessionMeta>,
         context: &Context,
         arguments: &Map<String, Value>,
+        stream: Option<u32>,
     ) -> Result<String, RpcError> {
-        let Some(id) = arguments.get("executionId").and_then(Value::as_str) else {
+        let Some(text) = arguments.get("executionId").and_then(Value::as_str) else {
             return Ok(tool_error(
                 "bad_arguments",
                 "resume needs { executionId: string }, from the result of execute.",
@@ -78,10 +72,12 @@ impl Session {
             Ok(decision) => decision,
             Err(message) => return Ok(tool_error("bad_arguments", message)),
         };
-        let Some(id) = ExecutionId::parse(id) else {
+        let Some(id) = ExecutionId::parse(text) else {
             return Ok(execution_not_found());
         };
-        let request = ResumeRequest { mode: meta.modes.elicitation, decision };
+        let mode = meta.modes.elicitation;
+        self.link_stream(stream, Awaits::Pause { execution_id: text.to_owned(), mode });
+        let request = ResumeRequest { mode, decision };
         if id.session == self.runner()?.object_id() {
             return self.resume_here(meta, context, &id.pause, &request).await;
         }
@@ -175,6 +171,22 @@ impl Session {
             }
         };
         self.worded(&report, request.mode, meta, still_waiting)
+    }
+
+    /// Waits for the first pause of an execution, or its end.
+    pub(super) async fn first_report(&self, live: &Rc<Live>) -> Result<Report, RpcError> {
+        let runner = self.runner()?;
+        loop {
+            let changed = runner.changed.changed();
+            if let Some(report) = live.engine.borrow().first_report() {
+                return Ok(report);
+            }
+            if live.lost.get() {
+                return Err(RpcError::internal("the execution's journal could not be written"));
+            }
+            // Ends with an error only when the object itself ends.
+            let _ = changed.await;
+        }
     }
 
     /// Waits until it is known what a pause led to.
