@@ -108,6 +108,9 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         Some("deny") => false,
         Some(_) => return Err(invalid("MODEL_DECISIONS", "use \"allow\" or \"deny\"")),
     };
+    if default_elicitation_mode == ElicitationMode::Model && !model_decisions {
+        return Err(invalid("DEFAULT_ELICITATION_MODE", "\"model\" contradicts MODEL_DECISIONS=deny"));
+    }
     let jurisdiction = text("SESSION_JURISDICTION");
     if jurisdiction.as_ref().is_some_and(|value| !matches!(value.as_str(), "eu" | "fedramp" | "us")) {
         return Err(invalid("SESSION_JURISDICTION", "use \"eu\", \"us\" or \"fedramp\""));

@@ -312,3 +312,46 @@ test("clock and randomness are the same when a program is replayed", async () =>
     await quick.stop();
   }
 });
+
+test("another session in model mode is no way around the person", async () => {
+  const { execute, deletes, token, approver, resume } = await scene();
+  const pause = await execute(DELETE_ONE);
+  const model = await openSession(gateway, { token, query: { elicitation_mode: "model" } });
+  const answer = await model.tool("resume", { executionId: pause.executionId, action: "accept" });
+  assert.equal(answer.isError, true);
+  assert.equal((await shownPause(gateway, pause, approver)).structured.state, "waiting");
+  assert.equal(await deletes(), 0);
+  await decline(gateway, pause, "no", approver);
+  assert.equal((await resume(pause)).result.ok, false);
+});
+
+test("a call that begins to wait while others wait is reported with them", async () => {
+  const { execute, resume, approver, deletes } = await scene();
+  const first = await execute(`
+    const one = tools.demo.deleteItem({ id: 'item-1' }).then(() => tools.demo.deleteItem({ id: 'item-2' }));
+    const other = tools.demo.deleteItem({ id: 'item-3' });
+    return (await Promise.all([one, other])).map((r) => r.ok);`);
+  const { structured } = await shownPause(gateway, first, approver);
+  await decide(gateway, first, { decisions: [{ call: 0, digest: structured.items[0].digest, action: "accept" }] }, approver);
+  const second = await resume(first);
+  assert.deepEqual(second.pending.map(({ args }) => args.id), ["item-3", "item-2"]);
+  await approve(gateway, second, approver);
+  assert.deepEqual((await resume(second)).result, [true, true]);
+  assert.equal(await deletes(), 3);
+});
+
+test("an approved program goes on after a ping to an object that was just loaded", async () => {
+  const quick = await startGateway({ vars: { SUSPEND_AFTER_MS: "100", SESSION_IDLE_TIMEOUT_MS: "20000" } });
+  try {
+    const session = await openSession(quick);
+    const pause = (await session.tool("execute", { code: DELETE_ONE })).structuredContent;
+    const approved = approve(quick, pause);
+    await approved;
+    await quick.kill();
+    await quick.start();
+    await session.call("ping");
+    await waitFor(async () => (await shownPause(quick, pause)).structured.executionStatus === "completed");
+  } finally {
+    await quick.stop();
+  }
+});

@@ -167,6 +167,21 @@ test("long results are cut with a note, and stay valid", async () => {
   assert.ok(JSON.stringify(answer.structuredContent).length < 100_000);
 });
 
+test("half characters and large values come through", async () => {
+  const cut = await run("console.log('😀'.slice(0, 1)); emit('a😀'.slice(0, 2)); return { cut: 'b😀'.slice(0, 2), ['😀'.slice(1)]: 1 }");
+  assert.equal(cut.status, "completed", JSON.stringify(cut));
+  assert.equal(cut.result.cut, "b\ufffd");
+  assert.equal(cut.logs[0].text, "\ufffd");
+  const thrown = await run("throw new Error('c😀'.slice(0, 2))");
+  assert.equal(thrown.error.message, "Error: c\ufffd");
+  const echoed = await result("return (await tools.demo.listItems({ search: 'd😀'.slice(0, 2) })).ok");
+  assert.equal(echoed, true);
+  const large = await run("return '€'.repeat(6_000_000)");
+  assert.equal(large.resultCharacters, 6_000_002, JSON.stringify(large).slice(0, 300));
+  const deep = await run("let a: any = 1; for (let i = 0; i < 1000; i++) a = [a]; return a");
+  assert.equal(deep.status, "error");
+});
+
 test("calls in parallel and races come back in a stable order", async () => {
   const names = await result(`
     const seen: string[] = [];

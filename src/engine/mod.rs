@@ -22,7 +22,7 @@ pub use limits::Limits;
 pub use report::{PauseReport, PendingCall, Report, report_of_pause};
 pub use row::{
     CallRow, CallStatus, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, PauseRow, ProgramError,
-    ProgramRow,
+    ProgramRow, ReportedCall,
 };
 
 #[cfg(test)]

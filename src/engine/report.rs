@@ -53,6 +53,12 @@ impl Execution {
         }
     }
 
+    /// The same for a pause that is still open: only what can be decided.
+    #[must_use]
+    pub fn open_report(&self, pause: &PauseRow, now: Millis) -> PauseReport {
+        PauseReport { pending: self.undecided(pause, now).map(pending_call).collect(), ..self.pause_report(pause) }
+    }
+
     fn end_report(&self) -> Option<Report> {
         let outcome = self.row().outcome.clone()?;
         Some(Report::Ended { status: self.row().status, outcome })
@@ -61,7 +67,7 @@ impl Execution {
     /// The report of one pause.
     #[must_use]
     pub fn pause_report(&self, pause: &PauseRow) -> PauseReport {
-        let pending = pause.reported.iter().filter_map(|seq| self.call(*seq)).map(pending_call);
+        let pending = pause.items().filter_map(|seq| self.call(seq)).map(pending_call);
         PauseReport { id: pause.id.clone(), expires_at: pause.expires_at, pending: pending.collect() }
     }
 }

@@ -173,11 +173,8 @@ pub struct PauseRow {
     pub created_at: Millis,
     /// When its first item expires.
     pub expires_at: Millis,
-    /// The calls that were reported; never changes.
-    pub reported: Vec<u32>,
-    /// Calls that began to wait while the pause was still open.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub joined: Vec<u32>,
+    /// The calls that were reported, and the digests of what was asked; never changes.
+    pub reported: Vec<ReportedCall>,
     /// What the pause led to; never changes once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub led_to: Option<LedTo>,
@@ -186,8 +183,24 @@ pub struct PauseRow {
 impl PauseRow {
     /// The calls that can be decided under this pause.
     pub fn items(&self) -> impl Iterator<Item = u32> + '_ {
-        self.reported.iter().chain(&self.joined).copied()
+        self.reported.iter().map(|reported| reported.call)
     }
+
+    /// Whether exactly this question was reported here.
+    #[must_use]
+    pub fn has_asked(&self, call: &CallRow) -> bool {
+        let digest = call.shown.as_ref().map(|shown| shown.digest.as_str());
+        self.reported.iter().any(|reported| reported.call == call.seq && Some(reported.digest.as_str()) == digest)
+    }
+}
+
+/// One call of a pause: what the person was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedCall {
+    /// Its number.
+    pub call: u32,
+    /// The digest of what was asked.
+    pub digest: String,
 }
 
 /// What came after a pause.

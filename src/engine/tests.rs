@@ -154,7 +154,7 @@ fn three_gated_calls_are_one_pause_with_three_items() {
     assert!(story.execution.pauses().is_empty(), "reported before everything was known");
     story.resolve(1, true, "d1");
     let [pause] = story.execution.pauses() else { panic!("one pause") };
-    assert_eq!(pause.reported, [0, 1, 2]);
+    assert_eq!(pause.items().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
 #[test]
@@ -226,8 +226,9 @@ fn a_tool_that_changed_since_it_was_approved_is_asked_about_again() {
     let call = story.execution.call(0).unwrap();
     assert_eq!(call.status, CallStatus::Waiting);
     assert_eq!(call.shown_before.as_ref().unwrap().digest, "d0");
-    assert_eq!(story.execution.pauses().len(), 1);
-    story.accept_all(&pause).unwrap();
+    let again = story.open_pause();
+    assert_ne!(again, pause, "what is asked again is reported again");
+    story.accept_all(&again).unwrap();
     story.wake();
     assert_eq!(invokes(&story.resolve(0, true, "other")), [0]);
 }
@@ -355,6 +356,10 @@ fn limits_have_errors_of_their_own() {
     story.turn(&[("a.x", "{}"), ("a.y", "{}"), ("a.z", "{}")], None);
     assert_eq!(story.error_code(), "too_many_calls");
 
+    let mut story = Story::start_with(Limits { journal_bytes: 20, ..Limits::default() });
+    story.turn(&[("a.x", "{\"a\":12345}")], None);
+    assert_eq!(story.error_code(), "journal_full");
+
     let mut story = Story::start_with(Limits { arguments_bytes: 4, ..Limits::default() });
     story.turn(&[("a.x", "{\"a\":1}")], None);
     assert!(story.execution.call(0).unwrap().result.as_ref().unwrap().contains("arguments_too_large"));
@@ -370,6 +375,53 @@ fn limits_have_errors_of_their_own() {
     story.now += 100;
     story.wake();
     assert_eq!(story.error_code(), "timeout");
+}
+
+#[test]
+fn a_call_that_begins_to_wait_later_is_reported_with_what_waits_still() {
+    let mut story = Story::start();
+    story.turn(&[("a.x", "{}"), ("a.y", "{}")], None);
+    story.resolve(0, true, "d0");
+    story.resolve(1, true, "d1");
+    let first = story.open_pause();
+    story.decide(&first, PauseTarget::Items(vec![item(0, "d0", Verdict::Accept)])).unwrap();
+    story.wake();
+    story.resolve(0, true, "d0");
+    story.settle(0, "1");
+    story.turn(&[("a.z", "{}")], None);
+    story.resolve(2, true, "d2");
+    let second = story.open_pause();
+    assert_ne!(second, first);
+    assert_eq!(story.execution.pause(&second).unwrap().items().collect::<Vec<_>>(), [1, 2]);
+    story.decide(&first, PauseTarget::Items(vec![item(1, "d1", Verdict::Accept)])).unwrap();
+}
+
+#[test]
+fn time_in_which_the_object_was_down_is_not_running_time() {
+    let mut story = Story::paused();
+    let pause = story.open_pause();
+    story.accept_all(&pause).unwrap();
+    story.now += Limits::default().execution_timeout_ms * 2;
+    story.restart();
+    story.wake();
+    assert_eq!(story.execution.row().status, ExecutionStatus::Running);
+    assert_eq!(invokes(&story.resolve(0, true, "d0")), [0]);
+}
+
+#[test]
+fn a_lost_sandbox_is_started_again_after_a_while_and_not_for_ever() {
+    let mut story = Story::start();
+    for attempt in 1..=5 {
+        let moment = story.moment();
+        let effects = story.execution.sandbox_lost(&moment, attempt, "it ended");
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
+        if let Some(at) = story.execution.next_alarm(story.now) {
+            assert!(at > story.now);
+            story.now = at;
+            assert!(story.wake().iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
+        }
+    }
+    assert_eq!(story.error_code(), "sandbox_failed");
 }
 
 #[test]
@@ -452,11 +504,11 @@ fn pause_row_format_unchanged() {
         number: 1,
         created_at: 2,
         expires_at: 3,
-        reported: vec![0, 1],
-        joined: vec![2],
+        reported: vec![ReportedCall { call: 0, digest: "d".to_owned() }],
         led_to: Some(LedTo::Pause(2)),
     };
-    let text = r#"{"id":"p","number":1,"createdAt":2,"expiresAt":3,"reported":[0,1],"joined":[2],"ledTo":{"pause":2}}"#;
+    let text =
+        r#"{"id":"p","number":1,"createdAt":2,"expiresAt":3,"reported":[{"call":0,"digest":"d"}],"ledTo":{"pause":2}}"#;
     assert_eq!(serde_json::to_string(&row).unwrap(), text);
     assert_eq!(serde_json::from_str::<PauseRow>(text).unwrap(), row);
 }

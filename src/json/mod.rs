@@ -2,6 +2,8 @@
 
 mod canonical;
 mod depth;
+mod surrogates;
 
 pub use canonical::{canonical_json, hex, sha256_hex};
 pub use depth::json_depth_within;
+pub use surrogates::without_lone_surrogates;

@@ -99,6 +99,15 @@ pub enum Body {
 }
 
 impl Body {
+    /// Whether `initialize` is one of several messages, which no version allows.
+    #[must_use]
+    pub fn has_initialize_among_others(&self) -> bool {
+        match self {
+            Self::Single(_) => false,
+            Self::Batch(messages) => messages.iter().flatten().any(Message::is_initialize),
+        }
+    }
+
     /// The id of a single request.
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {

@@ -11,6 +11,8 @@ use crate::protocol::time::iso_time;
 
 /// Characters of a result's text.
 pub const TEXT_LIMIT: usize = 30_000;
+/// Calls that are listed in the text of a pause.
+const PENDING_LINES: usize = 20;
 /// Characters of a result's JSON text in `structuredContent`; beyond it only the preview is sent.
 const STRUCTURED_LIMIT: usize = 200_000;
 
@@ -175,9 +177,7 @@ fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContex
         "{lead} Show this link to the user, then call resume with the executionId (again, while it waits):\n{url}\n\
          executionId: {execution_id}\nWaiting until {expires}:"
     );
-    for call in &pause.pending {
-        text.push_str(&pending_line(call, 400));
-    }
+    text.push_str(&pending_lines(pause, 400));
     let structured = json!({
         "status": "user_approval_required",
         "executionId": execution_id,
@@ -196,9 +196,7 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
     } else {
         format!("The program wants to make these {} calls:", pause.pending.len())
     };
-    for call in &pause.pending {
-        message.push_str(&pending_line(call, 2_000));
-    }
+    message.push_str(&pending_lines(pause, 2_000));
     let instructions = "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
                         action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself.";
     let first = pause.pending.first();
@@ -210,7 +208,7 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
             "message": message,
             "instructions": instructions,
             "address": first.map(|call| call.address.as_str()),
-            "args": first.map(|call| arguments_value(&call.arguments)),
+            "args": first.map(|call| arguments_value(&call.arguments, TEXT_LIMIT)),
             "pending": pending(pause),
             "url": url,
         },
@@ -220,16 +218,23 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
     text_result(&text, Some(&structured), false)
 }
 
-fn pending_line(call: &PendingCall, limit: usize) -> String {
-    format!("\n- {} {}", call.address, shortened(&call.arguments, limit))
+/// A line for each call, as far as a result has room for them.
+fn pending_lines(pause: &PauseReport, limit: usize) -> String {
+    let line = |call: &PendingCall| format!("\n- {} {}", call.address, shortened(&call.arguments, limit));
+    let mut lines: String = pause.pending.iter().take(PENDING_LINES).map(line).collect();
+    if pause.pending.len() > PENDING_LINES {
+        lines = format!("{lines}\n… and {} more", pause.pending.len() - PENDING_LINES);
+    }
+    lines
 }
 
 fn pending(pause: &PauseReport) -> Value {
+    let room = STRUCTURED_LIMIT / pause.pending.len().max(1);
     let calls = pause.pending.iter().map(|call| {
         json!({
             "call": call.seq,
             "address": call.address,
-            "args": arguments_value(&call.arguments),
+            "args": arguments_value(&call.arguments, room),
             "line": call.line,
         })
     });
@@ -237,8 +242,8 @@ fn pending(pause: &PauseReport) -> Value {
 }
 
 /// Arguments as a value, or as a shortened text where they are too long to repeat.
-fn arguments_value(arguments: &Rc<str>) -> Value {
-    if arguments.len() > TEXT_LIMIT {
+fn arguments_value(arguments: &Rc<str>, room: usize) -> Value {
+    if arguments.len() > room.min(TEXT_LIMIT) {
         return Value::String(shortened(arguments, 1_000));
     }
     serde_json::from_str(arguments).unwrap_or(Value::Null)

@@ -8,7 +8,8 @@ use serde_json::json;
 use worker::{Env, Headers, Method, Request, Response, ResponseBuilder, Stub, event, wasm_bindgen};
 
 use super::http::{
-    correlation, error_response, header, json_response, load_settings, new_session, own_request, read_post,
+    correlation, error_response, header, json_response, load_settings, new_session, own_request, platform_failure,
+    read_post,
 };
 use super::organization;
 use super::pages;
@@ -18,7 +19,7 @@ use crate::config::Settings;
 use crate::internal::{CONTEXT_HEADER, Context, HEADER_PREFIX, Operation, VERSION};
 use crate::protocol::cors::{self, is_loopback, origin_is_allowed};
 use crate::protocol::errors::WireError;
-use crate::session::failure::{CAUSES, Disposition, PlatformFailure, RELOCATED, classify, wire_error};
+use crate::session::failure::{Disposition, PlatformFailure, RELOCATED, classify, wire_error};
 use crate::session::id::is_session_id;
 
 /// Tries of the first call of a session when its object is just being moved.
@@ -31,14 +32,19 @@ fn start() {
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: worker::Context) -> worker::Result<Response> {
-    let is_mcp = request.path().starts_with("/mcp");
+    let mcp = is_mcp(&request);
     let reason = match AssertUnwindSafe(route(request, &env)).catch_unwind().await {
         Ok(Ok(response)) => return Ok(response),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "panic".to_owned(),
     };
     let error = WireError::internal(&correlation(&reason));
-    if is_mcp { error_response(&error, None) } else { api_error(&error) }
+    if mcp { error_response(&error, None) } else { api_error(&error) }
+}
+
+/// Whether an answer has to carry the headers of `/mcp`.
+fn is_mcp(request: &Request) -> bool {
+    request.path().starts_with("/mcp")
 }
 
 /// What every handler at the edge knows.
@@ -57,16 +63,17 @@ async fn route(request: Request, env: &Env) -> worker::Result<Response> {
         Err(error) => {
             log_error("mcp_settings_invalid", json!({ "reason": error.to_string() }));
             let error = WireError { message: error.to_string(), ..WireError::internal("") };
-            return api_error(&error);
+            return if is_mcp(&request) { error_response(&error, None) } else { api_error(&error) };
         }
     };
     let url = request.url()?;
     // Development mode believes every name: only this machine may use it, and nothing that came
     // through the platform's edge.
     if !is_loopback(&url) || request.headers().has("cf-ray")? {
-        return api_error(&WireError::forbidden(
+        let error = WireError::forbidden(
             "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.",
-        ));
+        );
+        return if is_mcp(&request) { error_response(&error, None) } else { api_error(&error) };
     }
     let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin().ascii_serialization());
     let edge = Edge { env, settings, url, origin };
@@ -196,6 +203,10 @@ async fn open(
         Ok(post) => post,
         Err((error, id)) => return error_response(&error, id.as_ref()),
     };
+    if post.message.has_initialize_among_others() {
+        let error = WireError::invalid_request("initialize must not be part of a batch");
+        return error_response(&error, None);
+    }
     if !post.message.is_initialize() {
         let id = post.message.request_id().cloned();
         return error_response(&otherwise, id.as_ref());
@@ -252,25 +263,6 @@ fn with_context(request: &Request, context: &Context) -> worker::Result<Request>
 }
 
 // ---- platform failures --------------------------------------------------------------------------
-
-fn platform_failure(error: &worker::Error) -> PlatformFailure {
-    let mut failure = PlatformFailure::default();
-    let mut next = Some(error);
-    while let Some(error) = next.take()
-        && failure.messages.len() < CAUSES
-    {
-        let worker::Error::UnknownJsError { original, message, cause, .. } = error else {
-            failure.messages.push(error.to_string());
-            break;
-        };
-        failure.messages.push(message.clone());
-        let is_set = |name: &str| js_sys::Reflect::get(original, &name.into()).is_ok_and(|value| value.is_truthy());
-        failure.retryable |= is_set("retryable");
-        failure.overloaded |= is_set("overloaded");
-        next = cause.as_deref();
-    }
-    failure
-}
 
 pub(super) fn platform_failure_response(operation: &str, failure: &PlatformFailure) -> worker::Result<Response> {
     let (kind, disposition) = classify(failure);

@@ -12,6 +12,7 @@ use crate::protocol::cors;
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::{Accepts, is_json};
 use crate::protocol::jsonrpc::{BODY_LIMIT, Body, Refusal, RequestId, parse_body};
+use crate::session::failure::{CAUSES, PlatformFailure};
 
 /// Reads the settings from the environment.
 pub(crate) fn load_settings(env: &Env) -> Result<Settings, SettingsError> {
@@ -143,4 +144,24 @@ pub(crate) fn new_session(env: &Env, settings: &Settings) -> worker::Result<Stub
         Some(jurisdiction) => namespace.unique_id_with_jurisdiction(jurisdiction)?.get_stub(),
         None => namespace.unique_id()?.get_stub(),
     }
+}
+
+/// What the platform says of a failed call to an object.
+pub(crate) fn platform_failure(error: &worker::Error) -> PlatformFailure {
+    let mut failure = PlatformFailure::default();
+    let mut next = Some(error);
+    while let Some(error) = next.take()
+        && failure.messages.len() < CAUSES
+    {
+        let worker::Error::UnknownJsError { original, message, cause, .. } = error else {
+            failure.messages.push(error.to_string());
+            break;
+        };
+        failure.messages.push(message.clone());
+        let is_set = |name: &str| js_sys::Reflect::get(original, &name.into()).is_ok_and(|value| value.is_truthy());
+        failure.retryable |= is_set("retryable");
+        failure.overloaded |= is_set("overloaded");
+        next = cause.as_deref();
+    }
+    failure
 }

@@ -204,10 +204,14 @@ async fn send(
     let exchange = std::pin::pin!(exchange);
     match select(exchange, Delay::from(limit)).await {
         Either::Left((Ok(outcome), _)) => outcome,
-        Either::Left((Err(error), _)) => ToolOutcome::failure(
-            "upstream_unreachable",
-            format!("The API could not be reached: {}", bounded(&error.to_string())),
-        ),
+        Either::Left((Err(error), _)) => {
+            let reads = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+            let doubt = if reads { "" } else { " The call may have been carried out; check before you repeat it." };
+            ToolOutcome::failure(
+                "upstream_unreachable",
+                format!("The API could not be reached, or broke off: {}.{doubt}", bounded(&error.to_string())),
+            )
+        }
         Either::Right(_) => {
             abort.abort();
             ToolOutcome::failure(
@@ -231,6 +235,7 @@ fn refused_address(url: &str, allow_local: bool) -> Option<String> {
     };
     let local = match url.host() {
         Some(url::Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
             is_loopback(&url)
                 || !name.contains('.')
                 || [".local", ".internal", ".localdomain"].iter().any(|end| name.ends_with(end))

@@ -196,7 +196,7 @@ function write(level, parts) {
   let text = "";
   for (let i = 0; i < parts.length; i++) text += (i === 0 ? "" : " ") + display(parts[i]);
   if (logsCut) return;
-  const left = LOG_LIMIT - logBytes;
+  const left = logBytes < LOG_LIMIT ? LOG_LIMIT - logBytes : 0;
   if (text.length > left) {
     text = slice(text, 0, left);
     logsCut = true;
@@ -334,6 +334,27 @@ function turn() {
   return text;
 }
 
+// A message over the RPC is limited, so long texts travel in pieces. The first character of a piece says whether
+// another one follows.
+const PIECE = 4 * 1024 * 1024;
+
+async function receive(host, piece) {
+  let text = slice(piece, 1);
+  while (piece[0] === "+") {
+    piece = await host.more();
+    text += slice(piece, 1);
+  }
+  return parse(text);
+}
+
+async function say(host, text) {
+  while (text.length > PIECE) {
+    await host.part(slice(text, 0, PIECE));
+    text = slice(text, PIECE);
+  }
+  return host.turn(text);
+}
+
 async function deliver(settled) {
   for (let i = 0; i < settled.length; i++) {
     const [seq, at, text] = settled[i];
@@ -356,7 +377,7 @@ export default class extends WorkerEntrypoint {
   async run(host, text) {
     if (started) throw new NativeError("This sandbox ran already.");
     started = true;
-    const boot = parse(text);
+    const boot = await receive(host, text);
     now = startedAt = boot.startedAt;
     removeEverythingElse();
     installClock();
@@ -369,9 +390,9 @@ export default class extends WorkerEntrypoint {
     let settled = boot.settled;
     for (;;) {
       await deliver(settled);
-      const answer = await host.turn(turn());
+      const answer = await say(host, turn());
       if (answer === "") return;
-      settled = parse(answer);
+      settled = await receive(host, answer);
     }
   }
 }

@@ -27,6 +27,8 @@ use crate::session::id::{NONCE_BYTES, pause_id};
 
 /// Executions of one session that may be open at once.
 pub(crate) const OPEN_EXECUTIONS: usize = 64;
+/// Executions that ended and can still be asked for, in one session.
+const ENDED_EXECUTIONS: u32 = 200;
 /// Sandboxes in one object.
 pub(crate) const SANDBOXES: usize = 8;
 
@@ -38,7 +40,6 @@ pub(crate) struct Live {
     caller: Caller,
     sandbox: RefCell<Option<Sandbox>>,
     prepared: RefCell<HashMap<u32, Prepared>>,
-    started_calls: RefCell<HashMap<u32, u64>>,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
 }
@@ -114,6 +115,7 @@ impl Runner {
         let id = random_hex::<16>()?;
         let seed = random_hex::<16>()?;
         let (engine, effects) = Execution::start(&moment, id.clone(), seed, PRELUDE_VERSION, self.settings.limits);
+        self.store.forget_oldest(ENDED_EXECUTIONS)?;
         self.store.put_program(&id, &program)?;
         let live = Rc::new(Live {
             id: id.clone(),
@@ -122,7 +124,6 @@ impl Runner {
             caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
-            started_calls: RefCell::default(),
             lost: Cell::new(false),
         });
         self.live.borrow_mut().insert(id, Rc::clone(&live));
@@ -159,7 +160,6 @@ impl Runner {
             caller: caller.clone(),
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
-            started_calls: RefCell::default(),
             lost: Cell::new(false),
         }))
     }
@@ -424,11 +424,10 @@ impl Runner {
             return;
         };
         let address = live.engine.borrow().call(seq).map(|call| call.address.clone()).unwrap_or_default();
-        live.started_calls.borrow_mut().insert(seq, now());
+        let started = now();
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
             let result = invoke(&runner.env, &runner.settings, &live.caller, &prepared).await;
-            let started = live.started_calls.borrow_mut().remove(&seq).unwrap_or_default();
             let outcome = if result.starts_with(r#"{"ok":true"#) { "ok" } else { "error" };
             log(
                 "mcp_tool_call",
@@ -487,22 +486,18 @@ impl Runner {
         if self.armed.get().is_some_and(|armed| armed <= at) {
             return;
         }
+        self.arm_at(at);
+    }
+
+    /// Whether what is in memory is all that is stored.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.loaded.get()
+    }
+
+    /// Sets the alarm whatever the state says: it could not be read.
+    pub(crate) fn arm_at(&self, at: u64) {
         self.armed.set(Some(at));
-        #[allow(clippy::cast_precision_loss, reason = "times are exact in a double for 285 000 years")]
-        let date = js_sys::Date::new(&JsValue::from_f64(at as f64));
-        let storage = self.state.storage();
-        match storage.as_raw().set_alarm(date, js_sys::Object::new()) {
-            // Part of the same transaction as the rows before it; a failure resets the object.
-            Ok(promise) => spawn_local(async move {
-                if let Err(error) = wasm_bindgen_futures::JsFuture::from(promise).await {
-                    log_error("mcp_alarm_not_set", json!({ "reason": format!("{error:?}") }));
-                }
-            }),
-            Err(error) => {
-                self.armed.set(None);
-                log_error("mcp_alarm_not_set", json!({ "reason": format!("{error:?}") }));
-            }
-        }
+        set_alarm(&self.state.storage(), at);
     }
 
     /// The alarm rang, so none is set.
@@ -519,5 +514,20 @@ impl Runner {
         self.store.forget_tables();
         self.state.storage().delete_alarm().await?;
         self.state.storage().delete_all().await
+    }
+}
+
+/// Part of the same transaction as the rows written before it; a failure to store it resets the object.
+pub(crate) fn set_alarm(storage: &worker::Storage, at: u64) {
+    #[allow(clippy::cast_precision_loss, reason = "times are exact in a double for 285 000 years")]
+    let date = js_sys::Date::new(&JsValue::from_f64(at as f64));
+    let failed = |error: JsValue| log_error("mcp_alarm_not_set", json!({ "reason": format!("{error:?}") }));
+    match storage.as_raw().set_alarm(date, js_sys::Object::new()) {
+        Ok(promise) => spawn_local(async move {
+            if let Err(error) = wasm_bindgen_futures::JsFuture::from(promise).await {
+                failed(error);
+            }
+        }),
+        Err(error) => failed(error),
     }
 }

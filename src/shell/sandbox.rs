@@ -1,5 +1,6 @@
 //! Starts and ends Dynamic Workers, and turns what they say into plain values. Believes nothing.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -10,18 +11,26 @@ use wasm_bindgen::prelude::*;
 use worker::Env;
 
 use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
-use crate::json::canonical_json;
-use crate::json::json_depth_within;
+use crate::json::{canonical_json, json_depth_within, without_lone_surrogates};
 
 /// The version of the prelude that new executions start with.
 pub(crate) const PRELUDE_VERSION: u32 = 1;
 const PRELUDE: &str = include_str!("prelude.js");
-/// Pinned: a program must behave tomorrow as it did when it stopped.
-const CODE: &str = r#"{"compatibilityDate":"2026-10-01","compatibilityFlags":["disallow_eval_during_startup","disallow_importable_env","no_nodejs_compat","no_nodejs_compat_v2","disable_weak_ref"]}"#;
+/// Pinned: a program must behave tomorrow as it did when it stopped. The CPU limit ends what fuel does not count, such as
+/// a regular expression; a local runtime does not enforce it.
+const CODE: &str = r#"{"compatibilityDate":"2026-10-01","compatibilityFlags":["disallow_eval_during_startup","disallow_importable_env","no_nodejs_compat","no_nodejs_compat_v2","disable_weak_ref"],"limits":{"cpuMs":30000}}"#;
 /// Characters of an address that a program may write.
 const ADDRESS_LIMIT: usize = 256;
-/// Depth of nesting of a call's arguments.
-const DEPTH_LIMIT: usize = 128;
+/// Depth of nesting of a call's arguments and of a result.
+const DEPTH_LIMIT: usize = 120;
+/// Bytes of a program's result.
+const RESULT_LIMIT: usize = 32 << 20;
+/// Bytes of everything that a program emits.
+const EMITTED_LIMIT: usize = 4 << 20;
+/// Bytes of everything that a program logs.
+const LOGS_LIMIT: usize = 256 << 10;
+/// Characters of an error's message.
+const MESSAGE_LIMIT: usize = 8_000;
 
 #[wasm_bindgen(module = "/src/shell/sandbox.js")]
 extern "C" {
@@ -197,8 +206,8 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
     if !json_depth_within(text, DEPTH_LIMIT) {
         return Err("the sandbox sent a message that is nested too deeply".to_owned());
     }
-    let turn: TurnText =
-        serde_json::from_str(text).map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
+    let turn: TurnText = serde_json::from_str(&without_lone_surrogates(text))
+        .map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
     let source_line = |line: Option<u32>| {
         let index = usize::try_from(line?).ok()?.checked_sub(1)?;
         lines.get(index).copied().filter(|line| *line > 0)
@@ -216,25 +225,30 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
     let finish = turn.finish.map(|finish| Finish {
         result: match finish.error {
             Some(error) => Err(ProgramError {
-                code: error.code.chars().take(64).collect(),
-                message: rewrite_lines(&error.message, &source_line),
+                code: bounded(&error.code, 64),
+                message: bounded(&rewrite_lines(&error.message, &source_line), MESSAGE_LIMIT),
                 line: source_line(error.line),
             }),
-            None => Ok(finish.result.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())),
+            None => match finish.result.map(sound_json) {
+                None => Ok(None),
+                Some(Some(text)) if text.len() <= RESULT_LIMIT => Ok(Some(text)),
+                Some(_) => Err(ProgramError {
+                    code: "result_too_large".to_owned(),
+                    message: format!(
+                        "What the program returned is no JSON of at most {RESULT_LIMIT} bytes. Return less."
+                    ),
+                    line: None,
+                }),
+            },
         },
-        emitted: turn
-            .emitted
-            .into_iter()
-            .filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
-            .collect(),
-        logs: turn
-            .logs
-            .into_iter()
-            .map(|line| LogLine {
-                level: line.level.chars().take(16).collect(),
-                text: rewrite_lines(&line.text, &source_line),
-            })
-            .collect(),
+        emitted: within(turn.emitted.into_iter().filter_map(sound_json), EMITTED_LIMIT, String::len),
+        logs: within(
+            turn.logs
+                .into_iter()
+                .map(|line| LogLine { level: bounded(&line.level, 16), text: rewrite_lines(&line.text, &source_line) }),
+            LOGS_LIMIT,
+            |line| line.text.len(),
+        ),
         logs_cut: turn.logs_cut,
     });
     Ok((calls, finish))
@@ -245,6 +259,7 @@ fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<s
         return Err(fault);
     }
     let text = arguments.unwrap_or_else(|| "{}".to_owned());
+    let text = without_lone_surrogates(&text);
     if !json_depth_within(&text, DEPTH_LIMIT) {
         return Err("The arguments are nested too deeply.".to_owned());
     }
@@ -255,19 +270,46 @@ fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<s
     }
 }
 
+/// JSON text that can be read, with whole characters.
+fn sound_json(text: String) -> Option<String> {
+    let text = match without_lone_surrogates(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => clean,
+    };
+    let sound = json_depth_within(&text, DEPTH_LIMIT) && serde_json::from_str::<Value>(&text).is_ok();
+    sound.then_some(text)
+}
+
+/// Items as long as they fit together: the sandbox has limits of its own, but it is not believed.
+fn within<T>(items: impl Iterator<Item = T>, limit: usize, size: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut used = 0;
+    items
+        .take_while(|item| {
+            used += size(item);
+            used <= limit
+        })
+        .collect()
+}
+
+fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
 /// The prelude knows compiled lines only; people know the program's.
 fn rewrite_lines(text: &str, source_line: &impl Fn(Option<u32>) -> Option<u32>) -> String {
     const MARK: &str = "(at compiled line ";
-    let Some((before, after)) = text.split_once(MARK) else {
-        return text.to_owned();
-    };
-    let Some((number, rest)) = after.split_once(')') else {
-        return text.to_owned();
-    };
-    match source_line(number.parse().ok()) {
-        Some(line) => format!("{before}(line {line}){rest}"),
-        None => format!("{}{rest}", before.trim_end()),
+    let mut pieces = text.split(MARK);
+    let mut rewritten = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_once(')') {
+            Some((number, rest)) => match source_line(number.parse().ok()) {
+                Some(line) => rewritten = format!("{rewritten}(line {line}){rest}"),
+                None => rewritten = format!("{}{rest}", rewritten.trim_end()),
+            },
+            None => rewritten.push_str(piece),
+        }
     }
+    rewritten
 }
 
 #[cfg(test)]
@@ -301,10 +343,41 @@ mod tests {
     }
 
     #[test]
+    fn half_characters_from_a_program_are_no_broken_message() {
+        let turn = r#"{"calls":[{"seq":0,"address":"a.b\ud83d","arguments":"{\"a\":\"\\ud83d\"}"}],"finish":{"result":"\"x\\ud83d\""},"logs":[{"level":"log","text":"\ud83d"}]}"#;
+        let (calls, finish) = parse_turn(turn, &[]).unwrap();
+        assert_eq!(calls[0].arguments.as_deref(), Ok("{\"a\":\"\u{fffd}\"}"));
+        let finish = finish.unwrap();
+        assert_eq!(finish.result, Ok(Some("\"x\\ufffd\"".to_owned())));
+        assert_eq!(finish.logs[0].text, "\u{fffd}");
+    }
+
+    #[test]
+    fn what_a_sandbox_says_is_bounded() {
+        let logs: Vec<Value> =
+            (0..10).map(|_| serde_json::json!({ "level": "log", "text": "x".repeat(100_000) })).collect();
+        let turn = serde_json::json!({ "calls": [], "finish": {}, "logs": logs }).to_string();
+        assert_eq!(parse_turn(&turn, &[]).unwrap().1.unwrap().logs.len(), 2);
+    }
+
+    /// A change of either changes how old programs replay: then a new version is needed, and the old one has to stay
+    /// for one approval window.
+    #[test]
+    fn prelude_version_1_is_unchanged() {
+        let hash = crate::json::sha256_hex(format!("{PRELUDE}{CODE}").as_bytes());
+        assert_eq!(
+            (PRELUDE_VERSION, hash.as_str()),
+            (1, "843e70ceb70bd3aaf50813f1d0f283c8623239ff3392b8a4d8b792044db26cc2")
+        );
+    }
+
+    #[test]
     fn lines_are_those_of_the_program() {
         let lines = |line: Option<u32>| line.map(|line| line + 10);
         assert_eq!(rewrite_lines("Error: x (at compiled line 3) y", &lines), "Error: x (line 13) y");
         assert_eq!(rewrite_lines("no mark", &lines), "no mark");
         assert_eq!(rewrite_lines("x (at compiled line 3)", &|_| None), "x");
+        assert_eq!(rewrite_lines("a (at compiled line 1) b (at compiled line 2)", &lines), "a (line 11) b (line 12)");
+        assert_eq!(rewrite_lines("(at compiled line 3", &lines), "3");
     }
 }

@@ -309,6 +309,33 @@ impl SessionStore {
         Ok(())
     }
 
+    /// Forgets every stream.
+    pub(crate) fn forget_all_streams(&self) -> Result<(), StoreError> {
+        self.sql.exec("DELETE FROM response", None)?;
+        self.sql.exec("DELETE FROM stream", None)?;
+        Ok(())
+    }
+
+    /// Forgets executions that ended and of which nobody was asked anything.
+    pub(crate) fn forget_unpaused(&self) -> Result<(), StoreError> {
+        let ended = "SELECT id FROM execution WHERE ended_at IS NOT NULL AND id NOT IN (SELECT execution FROM pause)";
+        self.sql.exec(&format!("DELETE FROM journal WHERE execution IN ({ended})"), None)?;
+        self.sql.exec(&format!("DELETE FROM execution WHERE id IN ({ended})"), None)?;
+        Ok(())
+    }
+
+    /// Forgets the executions that ended first, until `kept` that ended are left.
+    pub(crate) fn forget_oldest(&self, kept: u32) -> Result<(), StoreError> {
+        let rows = self.rows(
+            "SELECT id FROM execution WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, id LIMIT -1 OFFSET ?",
+            vec![i64::from(kept).into()],
+        )?;
+        for id in rows.into_iter().filter_map(|row| row.into_iter().next().and_then(text_of)) {
+            self.forget_execution(&id)?;
+        }
+        Ok(())
+    }
+
     fn put_row<T: Serialize>(&self, execution: &str, kind: &str, number: u32, row: &T) -> Result<(), StoreError> {
         let text = to_text(kind, row)?;
         let mut written = 0_i64;

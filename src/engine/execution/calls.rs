@@ -59,7 +59,19 @@ impl Execution {
                 line: issued.line,
             });
         }
-        self.row.journal_bytes += arguments.len() as u64;
+        // Kept twice: as the program wrote them, and as they are sent.
+        let bytes = 2 * arguments.len() as u64;
+        if self.row.journal_bytes + bytes > self.limits.journal_bytes {
+            return Err(ProgramError {
+                code: "journal_full".to_owned(),
+                message: format!(
+                    "The arguments and results of this program exceed {} bytes. Work in smaller programs.",
+                    self.limits.journal_bytes
+                ),
+                line: issued.line,
+            });
+        }
+        self.row.journal_bytes += bytes;
         self.changed.row = true;
         self.changed.calls.insert(issued.seq);
         self.calls.push(CallRow {

@@ -1,13 +1,14 @@
 //! The course of an execution: what is done next, when it pauses, how it ends.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::calls::outcome_unknown;
 use super::{Execution, Moment, Sandbox};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Boot, Delivery, Effect, Finish, Reply, Write};
-use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, LedTo, Millis, Outcome, PauseRow, ProgramError};
+use crate::engine::row::{
+    CallRow, CallStatus, ExecutionStatus, LedTo, Millis, Outcome, PauseRow, ProgramError, ReportedCall,
+};
 
 impl Execution {
     /// Does what can be done now, and hands out everything the step led to.
@@ -21,6 +22,11 @@ impl Execution {
             return;
         }
         self.expire_leases(moment.now);
+        // The time between a crash and now is nobody's running time.
+        let at_rest = self.live.sandbox.is_none() && self.live.resolving.is_empty() && self.live.sending.is_empty();
+        if self.row.status == ExecutionStatus::Running && at_rest {
+            self.row.running_since = Some(moment.now);
+        }
         if self.timeout_at().is_some_and(|at| at <= moment.now) {
             let error = ProgramError {
                 code: "timeout".to_owned(),
@@ -88,7 +94,9 @@ impl Execution {
                 self.set_running(now);
                 self.changed.effects.push(Effect::Answer(Reply { attempt, deliveries }));
             }
-            None if self.row.status == ExecutionStatus::Running => self.start_sandbox(now),
+            None if self.row.status == ExecutionStatus::Running && self.live.restart_at <= now => {
+                self.start_sandbox(now)
+            }
             Some(_) | None => {}
         }
         let over = self.row.status == ExecutionStatus::Waiting && self.suspend_at().is_some_and(|at| at <= now);
@@ -113,10 +121,6 @@ impl Execution {
         }
         self.row.attempts += 1;
         self.row.attempts_without_progress += 1;
-        // The time between a crash and now is nobody's running time.
-        if self.row.attempts > 1 {
-            self.row.running_since = Some(now);
-        }
         self.changed.row = true;
         let attempt = self.row.attempts;
         self.live.sandbox = Some(Sandbox {
@@ -184,41 +188,33 @@ impl Execution {
         self.end(moment.now, ExecutionStatus::Failed, Some(error));
     }
 
+    /// Reports everything that waits. The open pause goes on as long as it asked for all of it; a question that is new,
+    /// or that has to be asked again, is reported in a pause of its own.
     pub(super) fn pause_here(&mut self, moment: &Moment) {
-        let waiting: Vec<u32> =
-            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).map(|call| call.seq).collect();
-        let earliest = |seqs: &[u32], calls: &[CallRow]| {
-            seqs.iter().filter_map(|seq| calls.get(*seq as usize)?.deadline).min().unwrap_or(moment.now)
-        };
-        let next = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
-        let open = self.pauses.last_mut().filter(|pause| pause.led_to.is_none());
-        match open {
-            Some(pause) if pause.items().any(|seq| waiting.contains(&seq)) => {
-                let known: BTreeSet<u32> = pause.items().collect();
-                let new = waiting.iter().filter(|seq| !known.contains(seq));
-                let before = pause.joined.len();
-                pause.joined.extend(new);
-                if pause.joined.len() > before {
-                    self.changed.pauses.insert(pause.number);
-                }
+        let waiting: Vec<&CallRow> = self.calls.iter().filter(|call| call.status == CallStatus::Waiting).collect();
+        let open = self.pauses.last().filter(|pause| pause.led_to.is_none());
+        if !open.is_some_and(|pause| waiting.iter().all(|call| pause.has_asked(call))) {
+            let next = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
+            let new = PauseRow {
+                id: moment.nonce.clone(),
+                number: next,
+                created_at: moment.now,
+                expires_at: waiting.iter().filter_map(|call| call.deadline).min().unwrap_or(moment.now),
+                reported: waiting
+                    .iter()
+                    .filter_map(|call| {
+                        Some(ReportedCall { call: call.seq, digest: call.shown.as_ref()?.digest.clone() })
+                    })
+                    .collect(),
+                led_to: None,
+            };
+            if let Some(pause) = self.pauses.last_mut().filter(|pause| pause.led_to.is_none()) {
+                pause.led_to = Some(LedTo::Pause(next));
+                self.changed.pauses.insert(pause.number);
             }
-            open => {
-                if let Some(pause) = open {
-                    pause.led_to = Some(LedTo::Pause(next));
-                    self.changed.pauses.insert(pause.number);
-                }
-                self.pauses.push(PauseRow {
-                    id: moment.nonce.clone(),
-                    number: next,
-                    created_at: moment.now,
-                    expires_at: earliest(&waiting, &self.calls),
-                    reported: waiting,
-                    joined: Vec::new(),
-                    led_to: None,
-                });
-                self.changed.pauses.insert(next);
-                self.changed.effects.push(Effect::Report);
-            }
+            self.pauses.push(new);
+            self.changed.pauses.insert(next);
+            self.changed.effects.push(Effect::Report);
         }
         if self.row.status != ExecutionStatus::Waiting {
             self.stop_clock(moment.now);

@@ -18,7 +18,9 @@ use crate::engine::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, Mil
 
 /// Sandboxes that may be lost in a row before the execution is given up. Crashes of the whole
 /// object are not counted here, but by `attempts_without_progress`.
-const SANDBOXES_LOST_IN_A_ROW: u32 = 3;
+const SANDBOXES_LOST_IN_A_ROW: u32 = 5;
+/// The first wait before another sandbox is started, in milliseconds; each further one is four times as long.
+const RESTART_AFTER_MS: u64 = 250;
 
 /// The time of an input, and the randomness it may need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,8 @@ struct Live {
     resolving: BTreeSet<u32>,
     sending: BTreeSet<u32>,
     lost_in_a_row: u32,
+    /// After a lost sandbox: not before this time is another one started.
+    restart_at: Millis,
 }
 
 #[derive(Debug)]
@@ -172,7 +176,7 @@ impl Execution {
     #[must_use]
     pub fn next_alarm(&self, now: Millis) -> Option<Millis> {
         if self.needs_wake() {
-            return Some(now);
+            return Some(now.max(self.live.restart_at));
         }
         let lease =
             self.calls.iter().filter(|call| call.status == CallStatus::Waiting).filter_map(|call| call.deadline).min();
@@ -239,8 +243,17 @@ impl Execution {
             return Vec::new();
         }
         self.live.sandbox = None;
+        self.live.restart_at = moment.now.saturating_add(RESTART_AFTER_MS << (2 * self.live.lost_in_a_row.min(8)));
         self.live.lost_in_a_row += 1;
-        if self.row.status == ExecutionStatus::Running && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW {
+        if reason.contains("SyntaxError") {
+            // What the sandbox cannot load now, it cannot load the next time.
+            let error = ProgramError {
+                code: "program_refused".to_owned(),
+                message: format!("The program cannot be loaded: {reason}"),
+                line: None,
+            };
+            self.end(moment.now, ExecutionStatus::Failed, Some(error));
+        } else if self.row.status == ExecutionStatus::Running && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW {
             let error = ProgramError {
                 code: "sandbox_failed".to_owned(),
                 message: format!("The sandbox failed {SANDBOXES_LOST_IN_A_ROW} times in a row: {reason}"),

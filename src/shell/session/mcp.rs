@@ -60,7 +60,7 @@ impl Session {
             return self.get(meta, &request, context);
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
-        self.touch()?;
+        self.touch(&meta)?;
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
@@ -70,7 +70,7 @@ impl Session {
         }
         match header(request.headers(), "last-event-id") {
             Some(last) => {
-                self.touch()?;
+                self.touch(&meta)?;
                 self.read_again(meta, context, &last)
             }
             // No server stream yet; clients take this as "there is none".
@@ -244,6 +244,7 @@ impl Session {
             terminated: None,
         });
         runner.store.open(&meta)?;
+        runner.load_open(&caller_of(&meta))?;
         self.remember(runner, &meta, meta.created_at);
         runner.rearm();
         let session_id = runner.object_id();
@@ -283,8 +284,9 @@ impl Session {
         let at = now();
         let ended = Rc::new(SessionMeta { terminated: Some(Tombstone { at, reason }), ..meta.clone() });
         runner.store.put_session_meta(&ended)?;
-        runner.store.forget_ended(at)?;
-        runner.store.forget_streams(u64::MAX, u64::MAX)?;
+        // What a person decided on can be looked at for a while; the rest is of no use any more.
+        runner.store.forget_unpaused()?;
+        runner.store.forget_all_streams()?;
         self.remember(runner, &ended, self.stored_activity.get());
         runner.load_open(&caller_of(meta))?;
         runner.rearm();

@@ -21,7 +21,7 @@ use self::streams::Streams;
 use super::clock::now;
 use super::http::{error_response, header, internal_error, load_settings};
 use super::invoke::Caller;
-use super::runner::Runner;
+use super::runner::{Runner, set_alarm};
 use super::store::StoreError;
 use super::telemetry::{log, log_error};
 use crate::config::Settings;
@@ -32,6 +32,8 @@ use crate::session::{SessionMeta, Termination};
 
 /// How long one alarm keeps driving executions; the platform allows 15 minutes.
 const ALARM_DRIVES: Duration = Duration::from_mins(10);
+/// When the alarm rings again after it failed, in milliseconds.
+const ALARM_RETRY_MS: u64 = 60_000;
 /// How often a driving alarm looks at deadlines.
 const ALARM_LOOKS: Duration = Duration::from_secs(5);
 
@@ -55,8 +57,11 @@ impl DurableObject for SessionDurableObject {
         // Never an error: the platform drops an alarm after six.
         if let Err(error) = Rc::clone(&self.session).alarm().await {
             log_error("mcp_alarm_failed", json!({ "reason": error.to_string() }));
-            if let Ok(runner) = &self.session.runner {
-                runner.rearm();
+            // The state cannot be trusted to say when: look again in a while, and never at full speed.
+            let at = now().saturating_add(ALARM_RETRY_MS);
+            match &self.session.runner {
+                Ok(runner) => runner.arm_at(at),
+                Err(_) => set_alarm(&self.session.storage, at),
             }
         }
         Response::empty()
@@ -69,17 +74,26 @@ struct Session {
     meta: RefCell<Option<Rc<SessionMeta>>>,
     stored_activity: Cell<u64>,
     streams: Streams,
+    storage: worker::Storage,
 }
 
 impl Session {
     fn new(state: State, env: Env) -> Self {
         // How often objects wake is what idle sessions cost.
         log("mcp_session_object_started", json!({ "sessionId": state.id().to_string() }));
+        let storage = state.storage();
         let runner = match load_settings(&env) {
             Ok(settings) => Ok(Rc::new(Runner::new(state, env.clone(), settings))),
             Err(error) => Err(error.to_string()),
         };
-        Self { env, runner, meta: RefCell::new(None), stored_activity: Cell::new(0), streams: Streams::default() }
+        Self {
+            env,
+            runner,
+            meta: RefCell::new(None),
+            stored_activity: Cell::new(0),
+            streams: Streams::default(),
+            storage,
+        }
     }
 
     fn runner(&self) -> worker::Result<&Rc<Runner>> {
@@ -114,7 +128,7 @@ impl Session {
     }
 
     /// Notes that the owner used the session; written rarely.
-    fn touch(&self) -> Result<(), StoreError> {
+    fn touch(&self, meta: &SessionMeta) -> Result<(), StoreError> {
         let Ok(runner) = &self.runner else {
             return Ok(());
         };
@@ -124,6 +138,8 @@ impl Session {
         if now.saturating_sub(self.stored_activity.get()) >= interval {
             runner.store.put_last_activity(now)?;
             self.stored_activity.set(now);
+            // The alarm depends on every execution: one that is not loaded yet must not lose its own.
+            runner.load_open(&caller_of(meta))?;
             runner.rearm();
         }
         Ok(())
@@ -165,6 +181,10 @@ impl Session {
         let driver = runner.drive();
         runner.load_open(&caller_of(&meta))?;
         runner.wake_all();
+        if !runner.is_loaded() {
+            // A step could not be stored. What is in storage counts: nothing is decided on less than that.
+            return Err(worker::Error::RustError("an execution was lost from memory".to_owned()).into());
+        }
         let at = now();
         let retention = if meta.terminated.is_some() {
             runner.settings.alarm.tombstone

@@ -12,18 +12,26 @@ use super::outcome::{Failure, RpcError};
 use super::{Session, bounded, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::engine::program::compile_program;
-use crate::engine::{Decider, PauseTarget, ProgramRow, Report, report_of_pause};
+use crate::engine::{Decider, DecisionItem, PauseTarget, ProgramRow, Report, report_of_pause};
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
 use crate::protocol::errors::WireError;
+use crate::session::failure::{Disposition, classify};
 use crate::session::id::ExecutionId;
 use crate::session::stream::Awaits;
 use crate::session::tools::{ReportContext, execution_not_found, report_result};
 use crate::session::{ElicitationMode, Modes, SessionMeta};
 use crate::shell::clock::now;
-use crate::shell::http::{internal_error, own_request};
+use crate::shell::http::{internal_error, own_request, platform_failure};
 use crate::shell::invoke::Caller;
 use crate::shell::organization::read_own_body;
 use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
+/// Told to a model that tries to decide where a person has to.
+const PERSON_DECIDES: &str =
+    "The model does not decide here. A person decides on the approvalUrl; call resume without action.";
+/// Told when the object that holds the execution is just moving or restarting.
+const HOLDER_RESTARTS: &str =
+    "The gateway is restarting. Nothing is lost: call resume again with the same executionId in a moment.";
+
 impl Session {
     pub(super) async fn execute(
         self: &Rc<Self>,
@@ -98,10 +106,14 @@ impl Session {
             return Ok(execution_not_found());
         };
         let request = own_request("https://session.internal/resume", &context, &serde_json::to_string(request)?)?;
-        let mut response = object.get_stub()?.fetch_with_request(request).await?;
+        let mut response = match object.get_stub()?.fetch_with_request(request).await {
+            Ok(response) => response,
+            Err(error) => return holder_failed(&error),
+        };
         match response.status_code() {
             200 => Ok(response.text().await?),
             403 | 404 => Ok(execution_not_found()),
+            503 => Ok(tool_error("restarting", HOLDER_RESTARTS)),
             status => Err(RpcError::internal(&format!("the session that holds the execution answered {status}"))),
         }
     }
@@ -138,22 +150,14 @@ impl Session {
         };
         let _driver = runner.drive();
         if let Some(decision) = &request.decision {
-            let target = {
-                let engine = live.engine.borrow();
-                let Some(row) = engine.pause(pause) else {
-                    return Ok(execution_not_found());
-                };
-                PauseTarget::All {
-                    digest: engine.digest_of_pause(row, now()),
-                    verdict: decision.verdict,
-                    reason: decision.reason.clone(),
-                }
-            };
-            let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
-            // A decision that came too late changes nothing; what the pause led to is answered below.
-            let _ = self.decide(&live, pause, target, &decider)?;
+            // The mode of the session that holds the execution counts: another session of the same bearer must not be a
+            // way around the person.
+            if meta.modes.elicitation != ElicitationMode::Model || !runner.settings.model_decisions {
+                return Ok(tool_error("bad_arguments", PERSON_DECIDES));
+            }
+            self.relay(&live, pause, decision, context)?;
         }
-        runner.wake_idle();
+        runner.wake_all();
         let wait = Delay::from(Duration::from_millis(runner.settings.resume_wait_ms));
         let outcome = self.outcome_of_pause(live, pause, &caller);
         let (outcome, wait) = (std::pin::pin!(outcome), std::pin::pin!(wait));
@@ -167,10 +171,41 @@ impl Session {
                 let Some(row) = engine.pause(pause) else {
                     return Ok(execution_not_found());
                 };
-                (Report::Paused(engine.pause_report(row)), true)
+                (Report::Paused(engine.open_report(row, now())), true)
             }
         };
         self.worded(&report, request.mode, meta, still_waiting)
+    }
+
+    /// Writes the answer that the model relays, for what was reported to it and still waits. One that comes too late
+    /// changes nothing; what the pause led to is answered anyway.
+    fn relay(
+        &self,
+        live: &Rc<Live>,
+        pause: &str,
+        decision: &RelayedDecision,
+        context: &Context,
+    ) -> Result<(), RpcError> {
+        let items: Vec<DecisionItem> = {
+            let engine = live.engine.borrow();
+            let Some(row) = engine.pause(pause) else { return Ok(()) };
+            let waiting = engine.undecided(row, now()).filter(|call| row.has_asked(call));
+            waiting
+                .map(|call| DecisionItem {
+                    seq: call.seq,
+                    digest: call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default(),
+                    verdict: decision.verdict,
+                    reason: decision.reason.clone(),
+                })
+                .collect()
+        };
+        if items.is_empty() {
+            return Ok(());
+        }
+        let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
+        // Somebody else may have been faster.
+        let _ = self.decide(live, pause, PauseTarget::Items(items), &decider)?;
+        Ok(())
     }
 
     /// Waits for the first pause of an execution, or its end.
@@ -242,10 +277,18 @@ fn relayed_decision(modes: Modes, arguments: &Map<String, Value>) -> Result<Opti
         Some(_) => return Err("action is accept, decline or cancel."),
     };
     if modes.elicitation != ElicitationMode::Model {
-        return Err(
-            "This session does not take decisions from the model. A person decides on the approvalUrl; call resume without action.",
-        );
+        return Err(PERSON_DECIDES);
     }
     let reason = arguments.get("content").and_then(|content| content.get("reason")).and_then(Value::as_str);
     Ok(Some(RelayedDecision { verdict: action, reason: reason.map(|reason| bounded(reason, 2_000)) }))
+}
+
+/// The object that holds the execution could not be reached.
+fn holder_failed(error: &worker::Error) -> Result<String, RpcError> {
+    let failure = platform_failure(error);
+    match classify(&failure).1 {
+        Disposition::Dead => Ok(execution_not_found()),
+        Disposition::Transient | Disposition::Overloaded => Ok(tool_error("restarting", HOLDER_RESTARTS)),
+        Disposition::Unknown => Err(RpcError::internal(&failure.messages.join(" / "))),
+    }
 }
