@@ -142,6 +142,9 @@ test("an endless loop ends and other sessions are served meanwhile", async () =>
     "const f = (): number => f() + f(); f()",
     "do {} while (true)",
     "function* g() { while (true) yield 1; } for (const x of g()) {}",
+    "for (;;) await null",
+    "async function f() { await null; return f(); } await f()",
+    "const a: object[] = []; for (;;) a.push({ a })",
   ]) {
     assert.equal((await run(code)).status, "error", code);
   }
@@ -201,6 +204,28 @@ test("a program that breaks prototypes breaks only itself", async () => {
     return (await tools.demo.getItem({ id: 'item-1' })).data.name;`);
   assert.equal(answer.result, "Laptop stand");
   assert.equal(await result("return (await tools.demo.getItem({ id: 'item-1' })).ok"), true);
+});
+
+test("a program that redefines what messages are made of breaks only itself, and nothing of it is logged", async () => {
+  for (const code of [
+    "Object.prototype.toJSON = () => 'forged'; Array.prototype[Symbol.iterator] = () => { throw new Error('needle-iterator'); }; return (await tools.demo.getItem({ id: 'item-1' })).ok",
+    "const inner = { toJSON() { tools.demo.getItem({ id: 'item-2' }); return 'item-1'; } }; return (await tools.demo.getItem({ id: inner as any })).data.id",
+    "Array.prototype.toString = String.prototype.toString = () => { throw new Error('needle-string'); }; throw new Error('x')",
+  ]) {
+    const answer = await run(code);
+    assert.ok(["completed", "error"].includes(answer.status), code);
+    assert.notEqual(answer.error?.code, "sandbox_failed", JSON.stringify(answer));
+    assert.notEqual(answer.error?.code, "sandbox_protocol", JSON.stringify(answer));
+  }
+  assert.doesNotMatch(gateway.output(), /needle-/);
+});
+
+test("programs that wait make room for others", async () => {
+  const own = await openSession(gateway);
+  for (let i = 0; i < 10; i++) {
+    const pause = await own.tool("execute", { code: `return await tools.demo.deleteItem({ id: 'none-${i}' })` });
+    assert.equal(pause.structuredContent.status, "user_approval_required");
+  }
 });
 
 test("answers come as JSON to a client that admits nothing else", async () => {

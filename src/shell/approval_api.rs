@@ -186,9 +186,7 @@ fn error_of(status: u16, body: &Value) -> WireError {
 fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
     match header(request.headers(), "authorization") {
         Some(authorization) => approver(edge, &authorization),
-        None if edge.settings.dev.require_token && cookie(request).is_none() && !from_own_page(request, edge) => {
-            Err(WireError::unauthorized())
-        }
+        None if edge.settings.dev.require_token && cookie(request).is_none() => Err(WireError::unauthorized()),
         None => Ok(edge.settings.dev.person(cookie(request).as_deref())),
     }
 }
@@ -198,7 +196,9 @@ fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError>
 pub(super) fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
     match header(request.headers(), "authorization") {
         Some(authorization) => approver(edge, &authorization),
-        None if from_own_page(request, edge) => Ok(edge.settings.dev.person(cookie(request).as_deref())),
+        None if from_own_page(request, edge) && (!edge.settings.dev.require_token || cookie(request).is_some()) => {
+            Ok(edge.settings.dev.person(cookie(request).as_deref()))
+        }
         None if edge.settings.dev.require_token => Err(WireError::unauthorized()),
         None => Err(WireError::forbidden(
             "A decision needs a person on the approval page (same-origin POST) or a credential with the purpose approve.",

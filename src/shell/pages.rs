@@ -208,6 +208,10 @@ fn reason_of(fields: &Fields, name: &str) -> Option<String> {
 
 /// What a form decides; `None` where nothing was chosen.
 fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
+    // A form has one answer; two of them are nobody's.
+    if fields.iter().filter(|(name, _)| name == "action").count() != 1 {
+        return None;
+    }
     let action = field(fields, "action").unwrap_or_default();
     if let Some(verdict) = Verdict::parse(action) {
         let digest = field(fields, "digest").unwrap_or_default().to_owned();

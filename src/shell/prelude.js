@@ -32,8 +32,9 @@ const LOG_LIMIT = 64 * 1024;
 const EMIT_LIMIT = 1024 * 1024;
 const RESULT_LIMIT = 8 * 1024 * 1024;
 const ARGUMENTS_LIMIT = 4 * 1024 * 1024;
-// Loop rounds and function entries between two results: well under a second.
-const FUEL = 50_000_000;
+// Loop rounds and function entries between two results: about a second where each of them awaits or allocates, a small
+// part of one where they do not.
+const FUEL = 5_000_000;
 
 let now = 0;
 let startedAt = 0;
@@ -202,7 +203,7 @@ function write(level, parts) {
     logsCut = true;
   }
   logBytes += text.length + 16;
-  logs += `${logs === "" ? "" : ","}${stringify({ level, text })}`;
+  logs += `${logs === "" ? "" : ","}{"level":"${level}","text":${stringify(text)}}`;
 }
 
 function installConsole() {
@@ -236,7 +237,6 @@ const lineOf = (stack) => {
 };
 
 function call(address, input) {
-  const seq = issued++;
   const line = lineOf(new NativeError().stack);
   let text;
   let fault = null;
@@ -247,8 +247,11 @@ function call(address, input) {
   } catch (error) {
     fault = `The arguments cannot be written as JSON: ${messageOf(error)}`;
   }
-  const row = fault === null ? { seq, address, arguments: text, line } : { seq, address, fault, line };
-  calls += `${calls === "" ? "" : ","}${stringify(row)}`;
+  // The number is taken last: a toJSON of the program's may have made a call of its own. Texts only: JSON.stringify asks
+  // objects for their toJSON, which is the program's.
+  const seq = issued++;
+  const rest = fault === null ? `"arguments":${stringify(text)}` : `"fault":${stringify(fault)}`;
+  calls += `${calls === "" ? "" : ","}{"seq":${seq},"address":${stringify(address)},"line":${line},${rest}}`;
   return new NativePromise((resolve) => { open[seq] = resolve; });
 }
 
@@ -324,11 +327,17 @@ function burn() {
   }
 }
 
+function finishText() {
+  const { result, error } = finish;
+  if (error === undefined) return result === undefined ? "{}" : `{"result":${stringify(result)}}`;
+  return `{"error":{"code":"${error.code}","message":${stringify(error.message)},"line":${error.line}}}`;
+}
+
 function turn() {
   if (exhausted) {
     finish = { error: { code: "out_of_fuel", message: `The program went through ${FUEL} loop rounds and function calls without a result in between, and was stopped. It has an endless loop, or the work has to be split.`, line: finish?.error?.line ?? null } };
   }
-  const end = finish === null ? "" : `,"finish":${stringify(finish)},"logs":[${logs}],"logsCut":${logsCut},"emitted":[${emitted}]`;
+  const end = finish === null ? "" : `,"finish":${finishText()},"logs":[${logs}],"logsCut":${logsCut},"emitted":[${emitted}]`;
   const text = `{"calls":[${calls}]${end}}`;
   calls = "";
   return text;
@@ -357,7 +366,7 @@ async function say(host, text) {
 
 async function deliver(settled) {
   for (let i = 0; i < settled.length; i++) {
-    const [seq, at, text] = settled[i];
+    const seq = settled[i][0], at = settled[i][1], text = settled[i][2];
     // Its call was not made: the host sees that calls are missing and ends the program.
     if (seq >= issued) return;
     const resolve = open[seq];

@@ -201,6 +201,13 @@ impl Runner {
         self.live.borrow().values().filter(|live| live.sandbox.borrow().is_some()).count()
     }
 
+    /// Drops the programs that wait from memory, so that another one has room.
+    pub(crate) fn suspend_waiting(self: &Rc<Self>) {
+        for live in self.open() {
+            self.step(&live, |engine, _| engine.suspend());
+        }
+    }
+
     /// Lets every execution look at the time and at decisions.
     pub(crate) fn wake_all(self: &Rc<Self>) {
         for live in self.open() {
@@ -359,7 +366,8 @@ impl Runner {
     }
 
     fn sandbox_lost(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, reason: &str) {
-        log("mcp_sandbox_lost", json!({ "executionId": live.id, "attempt": attempt, "reason": reason }));
+        // Not the reason: it may quote what the program worked on.
+        log("mcp_sandbox_lost", json!({ "executionId": live.id, "attempt": attempt }));
         if live.sandbox.borrow().as_ref().is_some_and(|sandbox| sandbox.attempt == attempt) {
             *live.sandbox.borrow_mut() = None;
         }

@@ -367,7 +367,7 @@ mod tests {
         let hash = crate::json::sha256_hex(format!("{PRELUDE}{CODE}").as_bytes());
         assert_eq!(
             (PRELUDE_VERSION, hash.as_str()),
-            (1, "843e70ceb70bd3aaf50813f1d0f283c8623239ff3392b8a4d8b792044db26cc2")
+            (1, "b4620879ec2a0f7279e28818caf33b72404e07d9b08ce1841028c872f493354b")
         );
     }
 

@@ -127,7 +127,7 @@ async function* eventsOf(body) {
     for (const block of blocks) {
       const fields = { id: undefined, event: "message", data: undefined };
       for (const line of block.split(/\r?\n/)) {
-        const [, name, value] = /^(\w+): ?(.*)$/.exec(line) ?? [];
+        const [, name, value] = /^(\w+): ?([^]*)$/.exec(line) ?? [];
         if (name === "data") fields.data = fields.data === undefined ? value : `${fields.data}\n${value}`;
         else if (name) fields[name] = value;
       }

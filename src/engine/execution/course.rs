@@ -31,9 +31,9 @@ impl Execution {
             let error = ProgramError {
                 code: "timeout".to_owned(),
                 message: format!(
-                    "The program ran for more than {} seconds (time spent waiting for a person \
-                     does not count). Split the work into several programs.",
-                    self.limits.execution_timeout_ms / 1_000
+                    "The program ran for more than {} ms (time spent waiting for a person does not count). Split the \
+                     work into several programs.",
+                    self.limits.execution_timeout_ms
                 ),
                 line: None,
             };
@@ -95,7 +95,7 @@ impl Execution {
                 self.changed.effects.push(Effect::Answer(Reply { attempt, deliveries }));
             }
             None if self.row.status == ExecutionStatus::Running && self.live.restart_at <= now => {
-                self.start_sandbox(now)
+                self.start_sandbox(now);
             }
             Some(_) | None => {}
         }

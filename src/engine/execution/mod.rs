@@ -340,6 +340,14 @@ impl Execution {
         Ok(self.take_effects())
     }
 
+    /// Its place in memory is needed: a program that waits is dropped before its time.
+    pub fn suspend(&mut self) -> Vec<Effect> {
+        if self.row.status == ExecutionStatus::Waiting {
+            self.drop_sandbox();
+        }
+        self.take_effects()
+    }
+
     /// The client that runs the program does not want it any more.
     pub fn cancel(&mut self, moment: &Moment) -> Vec<Effect> {
         let error = ProgramError {

@@ -49,6 +49,9 @@ impl Session {
         let runner = self.runner()?;
         let caller = caller_of(meta);
         runner.load_open(&caller)?;
+        if runner.sandboxes() >= SANDBOXES {
+            runner.suspend_waiting();
+        }
         if runner.sandboxes() >= SANDBOXES || runner.open().len() >= OPEN_EXECUTIONS {
             return Ok(tool_error(
                 "too_many_programs",
