@@ -217,7 +217,8 @@ fn approver(edge: &Edge<'_>, authorization: &str) -> Result<Principal, WireError
     }
 }
 
-fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
+/// Whether the browser says that a request comes from one of the gateway's own pages: cross-site requests end here.
+pub(super) fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
     header(request.headers(), "origin").is_some_and(|origin| origin == edge.origin)
 }
 

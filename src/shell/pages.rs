@@ -2,7 +2,9 @@
 
 use worker::{Method, Request, Response, ResponseBuilder};
 
-use super::approval_api::{DECISION_LIMIT, REASON_LIMIT, Sent, cookie, load, problem_text, send_decision};
+use super::approval_api::{
+    DECISION_LIMIT, REASON_LIMIT, Sent, cookie, from_own_page, load, problem_text, send_decision,
+};
 use super::entry::{Edge, api_error};
 use super::http::{header, read_body};
 use super::sandbox::loader;
@@ -62,11 +64,6 @@ fn name_of(person: &Principal) -> String {
     format!("{}@{}", person.account, person.organization)
 }
 
-/// A POST of a form has to come from the gateway's own page: cross-site requests end here.
-fn is_own_post(request: &Request, edge: &Edge<'_>) -> bool {
-    header(request.headers(), "origin").is_some_and(|origin| origin == edge.origin)
-}
-
 /// `GET /`
 pub(super) fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
     if !matches!(request.method(), Method::Get | Method::Head) {
@@ -95,19 +92,22 @@ pub(super) async fn sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Re
     let current = name_of(&edge.settings.dev.person(cookie(&request).as_deref()));
     if request.method() == Method::Get {
         let return_to = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
-        return page(200, html::sign_in_page(&current, local_path(return_to.as_deref()), None));
+        return page(
+            200,
+            html::sign_in_page(&current, html::local_path(return_to.as_deref().unwrap_or_default()), None),
+        );
     }
     if request.method() != Method::Post {
         return api_error(&WireError::method_not_allowed());
     }
-    if !is_own_post(&request, edge) {
+    if !from_own_page(&request, edge) {
         return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
     }
     let fields = match read_form(&mut request).await {
         Ok(fields) => fields,
         Err(error) => return error_page(&error),
     };
-    let return_to = local_path(field(&fields, "return_to")).to_owned();
+    let return_to = html::local_path(field(&fields, "return_to").unwrap_or_default()).to_owned();
     let account = field(&fields, "account").unwrap_or_default().trim();
     if parse_dev_account(account).is_none() {
         let problem = "Write an account as name@organization: letters, digits, dots, dashes, underscores.";
@@ -119,21 +119,6 @@ pub(super) async fn sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Re
         .headers()
         .set("set-cookie", &format!("{DEV_COOKIE}={account}; Path=/; HttpOnly; SameSite=Lax; Max-Age=86400{secure}"))?;
     Ok(response)
-}
-
-/// A path on this gateway; anything else becomes `/`, so that a link cannot lead elsewhere.
-fn local_path(path: Option<&str>) -> &str {
-    match path {
-        Some(path)
-            if path.starts_with('/')
-                && !path.starts_with("//")
-                && !path.contains('\\')
-                && !path.chars().any(char::is_control) =>
-        {
-            path
-        }
-        _ => "/",
-    }
 }
 
 /// `GET` and `POST /resume/<executionId>?mcp_session_id=<id>`
@@ -151,7 +136,7 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
             Err(error) => error_page(&error),
         },
         Method::Post => {
-            if !is_own_post(&request, edge) {
+            if !from_own_page(&request, edge) {
                 return message(403, "Not from here", "A decision has to be sent from the gateway's own page.");
             }
             let fields = match read_form(&mut request).await {
@@ -160,8 +145,10 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
             };
             let Some(asked) = decision_of(&fields) else {
                 // Show again what there is to choose.
+                let chose_items = field(&fields, "action") == Some("items");
+                let notice = if chose_items { html::Notice::NothingChosen } else { html::Notice::BadForm };
                 return match load(edge, person, &session, execution).await? {
-                    Ok(view) => page(400, html::approval_page(&view, &name, Some(html::Notice::NothingChosen))),
+                    Ok(view) => page(400, html::approval_page(&view, &name, Some(notice))),
                     Err(error) => error_page(&error),
                 };
             };

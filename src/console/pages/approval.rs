@@ -21,7 +21,7 @@ const OPEN_RESULT: usize = 600;
 const OTHERS: usize = 100;
 
 /// Something the person must know about the answer that was just sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// Every choice was "decide later".
     NothingChosen,
@@ -35,18 +35,6 @@ pub enum Notice {
     ProgramOver,
     /// The form was incomplete or had an unknown action.
     BadForm,
-    /// The answer could not be written.
-    NotRecorded,
-    /// Anything else, in a sentence.
-    Problem(String),
-}
-
-impl Notice {
-    /// A notice in words of one's own.
-    #[must_use]
-    pub fn problem(text: &str) -> Self {
-        Self::Problem(text.to_owned())
-    }
 }
 
 /// How a state is coloured.
@@ -163,7 +151,7 @@ pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) 
     let program = listing(&view.program, &marks(view));
     render(&ApprovalTemplate {
         frame: Frame::new(Some(person)),
-        notice: notice.map(|notice| notice_text(&notice, view)),
+        notice: notice.map(|notice| notice_text(notice, view)),
         version: version(view),
         live: is_live(view),
         refresh: is_live(view) && waiting == 0,
@@ -400,7 +388,7 @@ fn carried_out(view: &ApprovalView) -> String {
     }
 }
 
-fn notice_text(notice: &Notice, view: &ApprovalView) -> Html {
+fn notice_text(notice: Notice, view: &ApprovalView) -> Html {
     inline(match notice {
         Notice::NothingChosen => "Nothing was decided: for every call you left “Decide later”.",
         Notice::Changed => {
@@ -409,8 +397,6 @@ fn notice_text(notice: &Notice, view: &ApprovalView) -> Html {
         Notice::TooLate => "Your answer came too late and was not used: the time to decide was over.",
         Notice::ProgramOver => "Your answer was not used: the program had already ended.",
         Notice::BadForm => "Nothing was decided: the answer was incomplete. Please choose again.",
-        Notice::NotRecorded => "Nothing was decided: your answer could not be saved. Please try again.",
-        Notice::Problem(text) => text,
         Notice::AlreadyDecided => return already_decided(view),
     })
 }

@@ -372,7 +372,6 @@ fn a_conflict_names_who_decided() {
         decided(3, Verdict::Decline, ItemState::Expired, None),
     );
     assert_has(&conflict_page(&late, PERSON), &["came too late"]);
-    assert_has(&approval_page(&late, PERSON, Some(Notice::problem("A <b> in words."))), &["A &lt;b&gt; in words."]);
     let over = with_state(PauseState::Over, ExecutionStatus::Failed, item(3));
     assert_has(&conflict_page(&over, PERSON), &["the program had already ended"]);
 }
