@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { devToken, openSession, startGateway } from "./harness/index.mjs";
+import { decline, devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 before(async () => {
@@ -286,6 +286,34 @@ test("a session survives its object and the whole runtime", async () => {
     assert.equal((await session.call("ping")).status, 200);
   } finally {
     await own.stop();
+  }
+});
+
+test("a session ends when it is idle, is wiped after its time, and its id is unknown then", async () => {
+  const quick = await startGateway({ vars: { SESSION_IDLE_TIMEOUT_MS: "700", TOMBSTONE_MS: "1500" } });
+  try {
+    const tables = (session) => quick.sql("SessionDurableObject", session.id, "SELECT name FROM sqlite_master WHERE name = 'meta'");
+    const idle = await openSession(quick);
+    const deleted = await openSession(quick);
+    await deleted.tool("execute", { code: "return 1" });
+    await deleted.del();
+    const waiting = await openSession(quick);
+    const pause = (await waiting.tool("execute", { code: "return await tools.demo.deleteItem({ id: 'item-1' })" })).structuredContent;
+    await waitFor(() => quick.logs("mcp_session_terminated").some((line) => line.sessionId === idle.id && line.reason === "idle"));
+    assert.equal((await idle.call("ping")).error.message, "Session timed out, please reconnect");
+    for (const session of [idle, deleted]) await waitFor(async () => ((await tables(session)) ?? []).length === 0);
+    for (const session of [idle, deleted]) {
+      const { status, error } = await session.call("ping");
+      assert.deepEqual([status, error.message], [404, "Session not found"]);
+    }
+    // What waits for a person keeps its session, although nobody uses it.
+    assert.equal((await waiting.call("ping")).status, 200);
+    await decline(quick, pause, "no");
+    const later = await openSession(quick);
+    const outcome = await later.tool("resume", { executionId: pause.executionId });
+    assert.equal(outcome.structuredContent.result.error.reason, "no");
+  } finally {
+    await quick.stop();
   }
 });
 

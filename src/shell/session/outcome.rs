@@ -3,6 +3,7 @@
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::RequestId;
 use crate::shell::store::StoreError;
+
 /// Why a request is not answered as asked.
 pub(super) enum Failure {
     Wire(WireError, Option<RequestId>),

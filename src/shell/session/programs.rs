@@ -25,6 +25,7 @@ use crate::shell::http::{internal_error, own_request, platform_failure};
 use crate::shell::invoke::Caller;
 use crate::shell::organization::read_own_body;
 use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
+
 /// Told to a model that tries to decide where a person has to.
 const PERSON_DECIDES: &str =
     "The model does not decide here. A person decides on the approvalUrl; call resume without action.";
