@@ -246,6 +246,16 @@ test("in model mode the model relays the answer", async () => {
   assert.ok(gateway.logs("mcp_approval").some((line) => line.route === "model"));
 });
 
+test("what is too long to be shown cannot be accepted by the model", async () => {
+  const { execute, session, resume, deletes } = await scene({ query: { elicitation_mode: "model" } });
+  const pause = await execute("return await tools.demo.deleteItem({ id: 'x'.repeat(3000) + 'item-3' })");
+  const refused = await session.tool("resume", { executionId: pause.executionId, action: "accept" });
+  assert.equal(refused.isError, true);
+  assert.match(refused.content[0].text, /too long/);
+  assert.equal(await deletes(), 0);
+  assert.equal((await resume(pause, { action: "decline" })).result.error.code, "declined");
+});
+
 test("model mode can be forbidden", async () => {
   const strict = await startGateway({ vars: { MODEL_DECISIONS: "deny" } });
   try {

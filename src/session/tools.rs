@@ -11,8 +11,10 @@ use crate::protocol::time::iso_time;
 
 /// Characters of a result's text.
 pub const TEXT_LIMIT: usize = 30_000;
-/// Calls that are listed in the text of a pause.
-const PENDING_LINES: usize = 20;
+/// Calls that are listed in the text of a pause; more than that cannot be relayed by a model.
+pub const PENDING_LINES: usize = 20;
+/// Characters of a call's arguments that a model is told to show the user; longer ones cannot be relayed.
+pub const RELAYED_CHARACTERS: usize = 2_000;
 /// Characters of a result's JSON text in `structuredContent`; beyond it only the preview is sent.
 const STRUCTURED_LIMIT: usize = 200_000;
 
@@ -196,7 +198,7 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
     } else {
         format!("The program wants to make these {} calls:", pause.pending.len())
     };
-    message.push_str(&pending_lines(pause, 2_000));
+    message.push_str(&pending_lines(pause, RELAYED_CHARACTERS));
     let instructions = "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
                         action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself.";
     let first = pause.pending.first();

@@ -18,7 +18,7 @@ use crate::protocol::errors::WireError;
 use crate::session::failure::{Disposition, classify};
 use crate::session::id::ExecutionId;
 use crate::session::stream::Awaits;
-use crate::session::tools::{ReportContext, execution_not_found, report_result};
+use crate::session::tools::{PENDING_LINES, RELAYED_CHARACTERS, ReportContext, execution_not_found, report_result};
 use crate::session::{ElicitationMode, Modes, SessionMeta};
 use crate::shell::clock::now;
 use crate::shell::http::{internal_error, own_request, platform_failure};
@@ -29,6 +29,9 @@ use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
 /// Told to a model that tries to decide where a person has to.
 const PERSON_DECIDES: &str =
     "The model does not decide here. A person decides on the approvalUrl; call resume without action.";
+/// Told to a model that accepts what it could not show whole.
+const TOO_LONG_TO_RELAY: &str = "What waits is too long to be shown in a conversation, so it cannot be accepted here. Show \
+     the user the url: the page shows all of it. Declining works as before.";
 /// Told when the object that holds the execution is just moving or restarting.
 const HOLDER_RESTARTS: &str =
     "The gateway is restarting. Nothing is lost: call resume again with the same executionId in a moment.";
@@ -159,7 +162,9 @@ impl Session {
             if meta.modes.elicitation != ElicitationMode::Model || !runner.settings.model_decisions {
                 return Ok(tool_error("bad_arguments", PERSON_DECIDES));
             }
-            self.relay(&live, pause, decision, context)?;
+            if !self.relay(&live, pause, decision, context)? {
+                return Ok(tool_error("too_long_to_relay", TOO_LONG_TO_RELAY));
+            }
         }
         runner.wake_all();
         let wait = Delay::from(Duration::from_millis(runner.settings.resume_wait_ms));
@@ -182,19 +187,27 @@ impl Session {
     }
 
     /// Writes the answer that the model relays, for what was reported to it and still waits. One that comes too late
-    /// changes nothing; what the pause led to is answered anyway.
+    /// changes nothing; what the pause led to is answered anyway. Gives `false`, and writes nothing, where the model could
+    /// not have shown all of what it accepts.
     fn relay(
         &self,
         live: &Rc<Live>,
         pause: &str,
         decision: &RelayedDecision,
         context: &Context,
-    ) -> Result<(), RpcError> {
+    ) -> Result<bool, RpcError> {
         let items: Vec<DecisionItem> = {
             let engine = live.engine.borrow();
-            let Some(row) = engine.pause(pause) else { return Ok(()) };
-            let waiting = engine.undecided(row, now()).filter(|call| row.has_asked(call));
+            let Some(row) = engine.pause(pause) else { return Ok(true) };
+            let waiting: Vec<_> = engine.undecided(row, now()).filter(|call| row.has_asked(call)).collect();
+            // What the model was not given to show, the user cannot have accepted.
+            let hidden = waiting.len() > PENDING_LINES
+                || waiting.iter().any(|call| call.arguments.chars().count() > RELAYED_CHARACTERS);
+            if hidden && decision.verdict == Verdict::Accept {
+                return Ok(false);
+            }
             waiting
+                .into_iter()
                 .map(|call| DecisionItem {
                     seq: call.seq,
                     digest: call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default(),
@@ -204,12 +217,12 @@ impl Session {
                 .collect()
         };
         if items.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
         // Somebody else may have been faster.
         let _ = self.decide(live, pause, PauseTarget::Items(items), &decider)?;
-        Ok(())
+        Ok(true)
     }
 
     /// Waits for the first pause of an execution, or its end.
