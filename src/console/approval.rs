@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Verdict;
 use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow};
+use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
 
@@ -302,10 +303,5 @@ fn settled_state(call: &CallRow) -> ItemState {
 }
 
 fn excerpt(text: &str) -> String {
-    let length = text.chars().count();
-    if length <= EXCERPT {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(EXCERPT).collect();
-    format!("{kept}… ({length} characters)")
+    shortened(text, EXCERPT)
 }

@@ -7,5 +7,6 @@ pub mod errors;
 pub mod headers;
 pub mod jsonrpc;
 pub mod sse;
+pub mod text;
 pub mod time;
 pub mod version;

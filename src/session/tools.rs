@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ElicitationMode, SessionMeta};
 use crate::engine::{ExecutionStatus, Outcome, PauseReport, PendingCall, Report};
+use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
 
 /// Characters of a result's text.
@@ -302,15 +303,6 @@ fn cut(text: &str) -> String {
     }
     let kept: String = text.chars().take(TEXT_LIMIT).collect();
     format!("{kept}\n… {} of {length} characters were cut. Return less, or a part.", length - TEXT_LIMIT)
-}
-
-fn shortened(text: &str, limit: usize) -> String {
-    let length = text.chars().count();
-    if length <= limit {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(limit).collect();
-    format!("{kept}… ({length} characters)")
 }
 
 #[cfg(test)]

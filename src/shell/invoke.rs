@@ -19,9 +19,12 @@ use crate::internal::{CatalogQuestion, SourceRow};
 use crate::json::canonical_json;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 use crate::protocol::cors::is_loopback;
+use crate::protocol::text::bounded;
 
 /// Bytes of a definition that the digest covers and the page may show.
 const DESCRIPTION_LIMIT: usize = 1_000;
+/// Characters of what the platform says of a failed request.
+const ERROR_TEXT: usize = 300;
 
 /// A call that was looked up and may be sent.
 #[derive(Debug, Clone)]
@@ -209,7 +212,10 @@ async fn send(
             let doubt = if reads { "" } else { " The call may have been carried out; check before you repeat it." };
             ToolOutcome::failure(
                 "upstream_unreachable",
-                format!("The API could not be reached, or broke off: {}.{doubt}", bounded(&error.to_string())),
+                format!(
+                    "The API could not be reached, or broke off: {}.{doubt}",
+                    bounded(&error.to_string(), ERROR_TEXT)
+                ),
             )
         }
         Either::Right(_) => {
@@ -300,8 +306,4 @@ async fn read_response(mut response: Response, limit: usize) -> worker::Result<T
         }
     }
     Ok(read_answer(&HttpAnswer { status, headers: &headers, body: &body }))
-}
-
-fn bounded(text: &str) -> String {
-    text.chars().take(300).collect()
 }

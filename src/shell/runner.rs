@@ -455,15 +455,19 @@ impl Runner {
 
     // ---- the alarm ----------------------------------------------------------------------------
 
+    /// How long an ended execution is kept, in milliseconds: of a session that ended, as long as its tombstone.
+    pub(crate) fn retention_ms(&self) -> u64 {
+        match self.terminated_at.get() {
+            None => self.settings.execution_retention_ms,
+            Some(_) => self.settings.alarm.tombstone,
+        }
+    }
+
     /// What the alarm depends on, now.
     pub(crate) fn alarm_state(&self, now: u64) -> Result<AlarmState, StoreError> {
         let live = self.live.borrow();
         let status =
             |wanted: ExecutionStatus| live.values().filter(|live| live.engine.borrow().row().status == wanted).count();
-        let retention = match self.terminated_at.get() {
-            None => self.settings.execution_retention_ms,
-            Some(_) => self.settings.alarm.tombstone,
-        };
         Ok(AlarmState {
             last_activity: self.last_activity.get(),
             terminated_at: self.terminated_at.get(),
@@ -471,7 +475,7 @@ impl Runner {
             waiting: status(ExecutionStatus::Waiting),
             running: status(ExecutionStatus::Running),
             retention: [
-                self.store.oldest_end()?.map(|at| at.saturating_add(retention)),
+                self.store.oldest_end()?.map(|at| at.saturating_add(self.retention_ms())),
                 self.store.oldest_stream_end()?.map(|at| at.saturating_add(self.settings.stream_retention_ms)),
             ]
             .into_iter()

@@ -12,6 +12,7 @@ use worker::Env;
 
 use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
 use crate::json::{canonical_json, json_depth_within, without_lone_surrogates};
+use crate::protocol::text::bounded;
 
 /// The version of the prelude that new executions start with.
 pub(crate) const PRELUDE_VERSION: u32 = 1;
@@ -289,10 +290,6 @@ fn within<T>(items: impl Iterator<Item = T>, limit: usize, size: impl Fn(&T) -> 
             used <= limit
         })
         .collect()
-}
-
-fn bounded(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
 }
 
 /// The prelude knows compiled lines only; people know the program's.

@@ -9,11 +9,12 @@ use worker::{Method, Request, Response};
 
 use super::answers::{Answer, Answered, answer_now, tool_error};
 use super::outcome::{Failure, RpcError};
-use super::{Session, bounded, caller_of};
+use super::{Session, caller_of};
 use crate::internal::{Context, Operation};
 use crate::protocol::errors::{WireError, error_text, result_text};
 use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::{Body, Message, RequestId};
+use crate::protocol::text::bounded;
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
 use crate::session::tools::{INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
 use crate::session::{ClientInfo, SessionMeta, Termination, Tombstone, parse_modes};

@@ -186,12 +186,7 @@ impl Session {
             return Err(worker::Error::RustError("an execution was lost from memory".to_owned()).into());
         }
         let at = now();
-        let retention = if meta.terminated.is_some() {
-            runner.settings.alarm.tombstone
-        } else {
-            runner.settings.execution_retention_ms
-        };
-        runner.store.forget_ended(at.saturating_sub(retention))?;
+        runner.store.forget_ended(at.saturating_sub(runner.retention_ms()))?;
         // A stream that was never answered is of a request that the object lost and nobody asked for again.
         let abandoned = runner.settings.limits.approval_window_ms;
         runner
@@ -236,8 +231,4 @@ impl Session {
 
 fn caller_of(meta: &SessionMeta) -> Caller {
     Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone() }
-}
-
-fn bounded(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
 }

@@ -9,12 +9,13 @@ use worker::{Delay, Request, Response};
 
 use super::answers::tool_error;
 use super::outcome::{Failure, RpcError};
-use super::{Session, bounded, caller_of};
+use super::{Session, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::engine::program::compile_program;
 use crate::engine::{Decider, DecisionItem, PauseTarget, ProgramRow, Report, report_of_pause};
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
 use crate::protocol::errors::WireError;
+use crate::protocol::text::bounded;
 use crate::session::failure::{Disposition, classify};
 use crate::session::id::ExecutionId;
 use crate::session::stream::Awaits;
