@@ -3,8 +3,8 @@
 
 use crate::auth::DevMode;
 use crate::engine::Limits;
-use crate::session::ElicitationMode;
 use crate::session::alarm::AlarmSettings;
+use crate::session::{ElicitationMode, ToolMode};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// `DEFAULT_ELICITATION_MODE`
     pub default_elicitation_mode: ElicitationMode,
+    /// `DEFAULT_TOOL_MODE`
+    pub default_tool_mode: ToolMode,
+    /// `FORM_DECISIONS=allow`: whether `elicitation_mode=native` may take a decision from a form in the client.
+    pub form_decisions: bool,
     /// `MODEL_DECISIONS=allow`: whether `elicitation_mode=model` may be used.
     pub model_decisions: bool,
     /// `ALLOW_LOCAL_NETWORK=true`: whether tools may reach local addresses.
@@ -102,6 +106,19 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         Some(value) => ElicitationMode::parse(&value)
             .ok_or_else(|| invalid("DEFAULT_ELICITATION_MODE", "use \"browser\", \"native\" or \"model\""))?,
     };
+    let default_tool_mode = match text("DEFAULT_TOOL_MODE").as_deref() {
+        // The fixtures of the conformance suite are tools of their own.
+        None if cfg!(feature = "conformance") => ToolMode::Direct,
+        None | Some("code") => ToolMode::Code,
+        Some("direct") => ToolMode::Direct,
+        Some(_) => return Err(invalid("DEFAULT_TOOL_MODE", "use \"code\" or \"direct\"")),
+    };
+    // A client could answer a form by itself.
+    let form_decisions = match text("FORM_DECISIONS").as_deref() {
+        None | Some("deny") => false,
+        Some("allow") => true,
+        Some(_) => return Err(invalid("FORM_DECISIONS", "use \"allow\" or \"deny\"")),
+    };
     // Development mode believes every name anyway, so the model may relay decisions unless forbidden.
     let model_decisions = match text("MODEL_DECISIONS").as_deref() {
         None | Some("allow") => true,
@@ -122,6 +139,8 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         public_origin,
         allowed_origins,
         default_elicitation_mode,
+        default_tool_mode,
+        form_decisions,
         model_decisions,
         allow_local_network: flag("ALLOW_LOCAL_NETWORK")?,
         jurisdiction,

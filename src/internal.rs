@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::approval::Verdict;
 use crate::auth::Principal;
 use crate::catalog::tool::Tool;
+use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
 /// Version of the messages in this module.
@@ -31,6 +32,9 @@ pub struct Context {
     pub resource: String,
     /// The gateway's own origin.
     pub public_origin: String,
+    /// The trace that the request belongs to.
+    #[serde(default, skip_serializing_if = "Trace::is_empty")]
+    pub trace: Trace,
     /// What is wanted.
     pub operation: Operation,
 }
@@ -53,6 +57,8 @@ pub enum Operation {
         /// The pause.
         pause: String,
     },
+    /// The organization's catalog changed.
+    CatalogChanged,
     /// `resume` from another session; the body is a [`ResumeRequest`].
     Resume {
         /// The pause.
@@ -163,4 +169,30 @@ pub struct CatalogQuestion {
     pub address: String,
     /// The arguments.
     pub arguments: Value,
+}
+
+/// A question about one tool that a client named, or about a page of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectQuestion {
+    /// The tool with that name.
+    Name(String),
+    /// The tools whose addresses come after this one.
+    Page {
+        /// An address, or nothing for the first page.
+        after: String,
+    },
+}
+
+/// Its answer, with the version of the catalog that it is of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectAnswer {
+    /// Changes with every change of the catalog.
+    pub catalog: u64,
+    /// The tool that was asked for.
+    pub lookup: Option<ToolLookup>,
+    /// The page: each tool as it is listed, as JSON text.
+    pub tools: Vec<String>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<String>,
 }

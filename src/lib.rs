@@ -16,3 +16,4 @@ pub mod policy;
 pub mod protocol;
 pub mod session;
 mod shell;
+pub mod upstream;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part, and what it may use. Whatever a part uses stands above it.
-const TABLE: [(&str, &[&str]); 14] = [
+const TABLE: [(&str, &[&str]); 15] = [
     ("json", &[]),
     ("approval", &["json"]),
     ("auth", &[]),
@@ -16,15 +16,16 @@ const TABLE: [(&str, &[&str]); 14] = [
     ("catalog", &["json"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("session", &["auth", "engine", "json", "protocol"]),
+    ("upstream", &[]),
+    ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
-    ("internal", &["approval", "auth", "catalog", "session"]),
+    ("internal", &["approval", "auth", "catalog", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
         "shell",
         &[
             "approval", "auth", "catalog", "config", "console", "demo", "engine", "internal", "json", "policy",
-            "protocol", "session",
+            "protocol", "session", "upstream",
         ],
     ),
     ("lib", &[]),

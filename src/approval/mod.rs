@@ -51,6 +51,8 @@ pub enum Route {
     Api,
     /// The model relayed it (`elicitation_mode=model`).
     Model,
+    /// A form in the client (`elicitation_mode=native`), where the organization allows it.
+    Form,
     /// Nobody: the approval window ended.
     Expiry,
 }

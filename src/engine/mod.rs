@@ -21,8 +21,8 @@ pub use interface::{
 pub use limits::Limits;
 pub use report::{PauseReport, PendingCall, Report, report_of_pause};
 pub use row::{
-    CallRow, CallStatus, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, PauseRow, ProgramError,
-    ProgramRow, ReportedCall,
+    CallRow, CallStatus, DirectCall, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, PauseRow,
+    ProgramError, ProgramRow, ReportedCall,
 };
 
 #[cfg(test)]

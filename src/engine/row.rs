@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use super::interface::{Delivery, Finish, IssuedCall};
 use crate::approval::{Decision, ShownCall};
 
 /// Milliseconds since the Unix epoch.
@@ -93,6 +94,9 @@ pub struct ExecutionRow {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Rc<Outcome>>,
+    /// When the client said that it does not wait any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_left_at: Option<Millis>,
 }
 
 /// The program's text, written once when the execution starts.
@@ -105,6 +109,42 @@ pub struct ProgramRow {
     pub compiled: String,
     /// Line of `source` for each line of `compiled`; 0 where there is none.
     pub lines: Vec<u32>,
+    /// The one call of a direct `tools/call`; `source` then only shows it, and no sandbox runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<DirectCall>,
+    /// Headers that every call of it carries on, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<(String, String)>,
+}
+
+/// A tool call that a client made by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectCall {
+    /// Tool address.
+    pub address: String,
+    /// Canonical JSON of the arguments.
+    pub arguments: Rc<str>,
+}
+
+impl DirectCall {
+    /// What a program of this one call says in one turn, given the results that it has seen: the call, and the end once its
+    /// result is there. `made` tells whether the call was made in an earlier turn.
+    #[must_use]
+    pub fn turn(&self, results: &[Delivery], made: bool) -> (Vec<IssuedCall>, Option<Finish>) {
+        let call = IssuedCall {
+            seq: 0,
+            address: self.address.clone(),
+            arguments: Ok(Rc::clone(&self.arguments)),
+            line: Some(1),
+        };
+        let finish = results.iter().find(|delivery| delivery.seq == 0).map(|delivery| Finish {
+            result: Ok(Some(delivery.result.to_string())),
+            emitted: Vec::new(),
+            logs: Vec::new(),
+            logs_cut: false,
+        });
+        (if made { Vec::new() } else { vec![call] }, finish)
+    }
 }
 
 /// One call, the unit of the journal.

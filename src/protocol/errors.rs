@@ -1,6 +1,7 @@
 //! Every error body that the gateway writes itself.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::jsonrpc::RequestId;
 
@@ -145,16 +146,22 @@ impl WireError {
         Self::new(404, -32_601, "Not found")
     }
 
+    /// A session cannot be opened on a toolkit that does not exist.
+    #[must_use]
+    pub fn no_such_toolkit(slug: &str) -> Self {
+        Self::new(404, -32_001, format!("There is no toolkit {slug} in this organization"))
+    }
+
     /// The body; `id` is that of the request where it could be read.
     #[must_use]
     pub fn body(&self, id: Option<&RequestId>) -> String {
-        error_text(self.code, &self.message, id)
+        error_text(self.code, &self.message, None, id)
     }
 }
 
 /// A JSON-RPC error response.
 #[must_use]
-pub fn error_text(code: i32, message: &str, id: Option<&RequestId>) -> String {
+pub fn error_text(code: i32, message: &str, data: Option<&Value>, id: Option<&RequestId>) -> String {
     #[derive(Serialize)]
     struct ErrorResponse<'a> {
         jsonrpc: &'static str,
@@ -165,8 +172,10 @@ pub fn error_text(code: i32, message: &str, id: Option<&RequestId>) -> String {
     struct ErrorObject<'a> {
         code: i32,
         message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a Value>,
     }
-    let response = ErrorResponse { jsonrpc: "2.0", error: ErrorObject { code, message }, id };
+    let response = ErrorResponse { jsonrpc: "2.0", error: ErrorObject { code, message, data }, id };
     serde_json::to_string(&response).unwrap_or_default()
 }
 

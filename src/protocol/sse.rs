@@ -29,6 +29,12 @@ pub fn priming_event(id: &str) -> String {
     format!("id: {id}\ndata: \n\n")
 }
 
+/// Tells a client when to come back to a stream that is closed now and goes on, in milliseconds.
+#[must_use]
+pub fn retry(milliseconds: u32) -> String {
+    format!("retry: {milliseconds}\n\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,11 +35,13 @@ const TRANSIENT: [(&str, &str); 8] = [
     ("internal error in durable object storage", "storage_internal"),
     ("internal error while starting up durable object", "startup_internal_error"),
     ("blockconcurrencywhile() in a durable object waited for too long", "concurrency_reset"),
-    ("exceeded its cpu time limit and was reset", "cpu_limit"),
+    ("exceeded its cpu time limit and was reset", CPU_LIMIT),
     ("internal error; reference =", "internal_error"),
     ("moved to a different machine", RELOCATED),
 ];
 
+/// The kind of a failure that is transient only the first time for a request.
+pub const CPU_LIMIT: &str = "cpu_limit";
 /// The kind of a failure after which a first call may be repeated.
 pub const RELOCATED: &str = "relocated";
 

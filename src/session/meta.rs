@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::mode::Modes;
 use crate::auth::Principal;
+use crate::upstream::LogLevel;
 
 /// The layout of the session object's storage that this release writes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A session, written when it is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct SessionMeta {
     pub public_origin: String,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub created_at: u64,
+    /// The least severe log message that the client wants; `None` until it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
     /// When it ended and why; the rest of the object may still hold executions that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminated: Option<Tombstone>,
@@ -88,6 +92,7 @@ mod tests {
             capabilities: "{}".to_owned(),
             public_origin: "https://gw.example".to_owned(),
             created_at: 1,
+            log_level: None,
             terminated: Some(Tombstone { at: 2, reason: Termination::Deleted }),
         };
         let text = concat!(
@@ -98,5 +103,9 @@ mod tests {
         );
         assert_eq!(serde_json::to_string(&meta).unwrap(), text);
         assert_eq!(serde_json::from_str::<SessionMeta>(text).unwrap(), meta);
+        let meta = SessionMeta { log_level: Some(LogLevel::Warning), ..meta };
+        let text = text.replace(r#","terminated""#, r#","logLevel":"warning","terminated""#);
+        assert_eq!(serde_json::to_string(&meta).unwrap(), text);
+        assert_eq!(serde_json::from_str::<SessionMeta>(&text).unwrap(), meta);
     }
 }

@@ -3,10 +3,12 @@
 //! Pure: the stored values and the time go in, decisions come out.
 
 pub mod alarm;
+pub mod direct;
 pub mod failure;
 pub mod id;
 mod meta;
 mod mode;
+pub mod question;
 pub mod stream;
 pub mod tools;
 

@@ -51,9 +51,6 @@ pub enum ModeError {
         "elicitation_mode=model is not allowed here, because the model could answer by itself. Use elicitation_mode=browser, or set the var MODEL_DECISIONS to \"allow\""
     )]
     ModelNotAllowed,
-    /// Not there yet.
-    #[error("{0} is not offered by this version")]
-    NotOffered(&'static str),
 }
 
 impl ElicitationMode {
@@ -70,14 +67,10 @@ impl ElicitationMode {
 }
 
 /// Reads `elicitation_mode` and `tool_mode` from a URL's query.
-pub fn parse_modes(
-    query: &[(String, String)],
-    default: ElicitationMode,
-    model_decisions: bool,
-) -> Result<Modes, ModeError> {
+pub fn parse_modes(query: &[(String, String)], defaults: Modes, model_decisions: bool) -> Result<Modes, ModeError> {
     let find = |key: &str| query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     let elicitation = match find("elicitation_mode") {
-        None => default,
+        None => defaults.elicitation,
         Some(value) => ElicitationMode::parse(value).ok_or_else(|| ModeError::Unknown {
             parameter: "elicitation_mode",
             value: value.chars().take(40).collect(),
@@ -88,8 +81,9 @@ pub fn parse_modes(
         return Err(ModeError::ModelNotAllowed);
     }
     let tools = match find("tool_mode") {
-        None | Some("code") => ToolMode::Code,
-        Some("direct") => return Err(ModeError::NotOffered("tool_mode=direct")),
+        None => defaults.tools,
+        Some("code") => ToolMode::Code,
+        Some("direct") => ToolMode::Direct,
         Some(value) => {
             return Err(ModeError::Unknown {
                 parameter: "tool_mode",
@@ -109,11 +103,13 @@ mod tests {
     fn modes_come_from_the_query() {
         let parse = |query: &[(&str, &str)], model| {
             let query: Vec<_> = query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            parse_modes(&query, ElicitationMode::Browser, model).map(|modes| modes.elicitation)
+            let defaults = Modes { elicitation: ElicitationMode::Browser, tools: ToolMode::Code };
+            parse_modes(&query, defaults, model).map(|modes| (modes.elicitation, modes.tools))
         };
-        assert_eq!(parse(&[], false), Ok(ElicitationMode::Browser));
-        assert_eq!(parse(&[("elicitation_mode", "native")], false), Ok(ElicitationMode::Native));
-        assert_eq!(parse(&[("elicitation_mode", "model")], true), Ok(ElicitationMode::Model));
+        assert_eq!(parse(&[], false), Ok((ElicitationMode::Browser, ToolMode::Code)));
+        assert_eq!(parse(&[("elicitation_mode", "native")], false), Ok((ElicitationMode::Native, ToolMode::Code)));
+        assert_eq!(parse(&[("elicitation_mode", "model")], true), Ok((ElicitationMode::Model, ToolMode::Code)));
+        assert_eq!(parse(&[("tool_mode", "direct")], true), Ok((ElicitationMode::Browser, ToolMode::Direct)));
         assert_eq!(parse(&[("elicitation_mode", "model")], false), Err(ModeError::ModelNotAllowed));
         assert!(matches!(parse(&[("elicitation_mode", "x")], true), Err(ModeError::Unknown { .. })));
         assert!(matches!(parse(&[("tool_mode", "x")], true), Err(ModeError::Unknown { .. })));

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+use super::direct::outcome_result;
 use super::{ElicitationMode, SessionMeta};
 use crate::engine::{ExecutionStatus, Outcome, PauseReport, PendingCall, Report};
 use crate::protocol::text::shortened;
@@ -37,22 +38,7 @@ pub fn code_mode_tools() -> Value {
             },
             "annotations": { "title": "Run a program", "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true }
         },
-        {
-            "name": "resume",
-            "title": "Wait for a person's decision",
-            "description": RESUME_DESCRIPTION,
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "executionId": { "type": "string", "description": "From the result of execute or resume." },
-                    "action": { "type": "string", "enum": ["accept", "decline", "cancel"], "description": "Only when a result has status waiting_for_interaction: what the person answered." },
-                    "content": { "type": "object", "description": "Only with action: what the person entered, or {reason}." }
-                },
-                "required": ["executionId"],
-                "additionalProperties": false
-            },
-            "annotations": { "title": "Wait for a person's decision", "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false }
-        },
+        resume_tool(),
         {
             "name": "skills",
             "title": "How to work with this gateway",
@@ -65,6 +51,27 @@ pub fn code_mode_tools() -> Value {
             "annotations": { "title": "How to work with this gateway", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false }
         }
     ])
+}
+
+/// The tool `resume`, which every session has.
+#[must_use]
+pub fn resume_tool() -> Value {
+    json!({
+        "name": "resume",
+        "title": "Wait for a person's decision",
+        "description": RESUME_DESCRIPTION,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "executionId": { "type": "string", "description": "From the result of execute or resume." },
+                "action": { "type": "string", "enum": ["accept", "decline", "cancel"], "description": "Only when a result has status waiting_for_interaction: what the person answered." },
+                "content": { "type": "object", "description": "Only with action: what the person entered, or {reason}." }
+            },
+            "required": ["executionId"],
+            "additionalProperties": false
+        },
+        "annotations": { "title": "Wait for a person's decision", "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false }
+    })
 }
 
 const EXECUTE_DESCRIPTION: &str = "Run a TypeScript program that calls tools; end it with `return value`. \
@@ -80,6 +87,10 @@ Safe to repeat with the same executionId. While nobody has decided it answers `u
 /// The gateway's advice to a model, sent with `initialize`.
 pub const INSTRUCTIONS: &str = "Countersign runs programs over a catalog of tools. Call `execute` with TypeScript; inside it \
 `tools.search({ query })` finds tools. Risky calls wait for a person: show the approvalUrl to the user, then call `resume`.";
+
+/// The same for `tool_mode=direct`.
+pub const DIRECT_INSTRUCTIONS: &str = "Countersign offers tools of several sources. A risky call waits for a person: show the \
+approvalUrl to the user, then call `resume` with the executionId; do not call the tool again.";
 
 /// The guides of `skills`: name, what it is about, text.
 pub const SKILLS: [(&str, &str, &str); 4] = [
@@ -141,12 +152,17 @@ pub struct ReportContext<'a> {
     pub holder_id: &'a str,
     /// Whether the same pause was reported before and still waits.
     pub still_waiting: bool,
+    /// Whether it is one direct tool call rather than a program.
+    pub direct: bool,
 }
 
 /// A report as a tool result.
 #[must_use]
 pub fn report_result(report: &Report, execution_id: &str, context: ReportContext<'_>) -> String {
     match report {
+        Report::Ended { outcome, .. } if context.direct && outcome.error.is_none() => {
+            outcome_result(outcome.result.as_deref().unwrap_or("null"))
+        }
         Report::Ended { status, outcome } => ended_result(*status, outcome),
         Report::Paused(pause) => match context.mode {
             ElicitationMode::Browser | ElicitationMode::Native => browser_result(pause, execution_id, context),
@@ -171,11 +187,8 @@ pub fn approval_url(origin: &str, execution_id: &str, session_id: &str) -> Strin
 fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
     let expires = iso_time(pause.expires_at);
-    let lead = if context.still_waiting {
-        "Nobody has decided yet."
-    } else {
-        "A person has to approve before the program goes on."
-    };
+    let lead =
+        if context.still_waiting { "Nobody has decided yet." } else { "A person has to approve before this goes on." };
     let mut text = format!(
         "{lead} Show this link to the user, then call resume with the executionId (again, while it waits):\n{url}\n\
          executionId: {execution_id}\nWaiting until {expires}:"
@@ -222,7 +235,7 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
 }
 
 /// A line for each call, as far as a result has room for them.
-fn pending_lines(pause: &PauseReport, limit: usize) -> String {
+pub(crate) fn pending_lines(pause: &PauseReport, limit: usize) -> String {
     let line = |call: &PendingCall| format!("\n- {} {}", call.address, shortened(&call.arguments, limit));
     let mut lines: String = pause.pending.iter().take(PENDING_LINES).map(line).collect();
     if pause.pending.len() > PENDING_LINES {
@@ -272,7 +285,7 @@ fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
             structured.insert("resultPreview".to_owned(), json!(shortened(result, TEXT_LIMIT)));
             structured.insert("resultCharacters".to_owned(), json!(result.chars().count()));
         }
-        (result_text(result), false)
+        (plain_text(result), false)
     };
     if status == ExecutionStatus::Cancelled {
         structured.insert("cancelled".to_owned(), json!(true));
@@ -288,7 +301,7 @@ fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
 }
 
 /// The text of a result: a string as it is, everything else as indented JSON.
-fn result_text(result: &str) -> String {
+pub(crate) fn plain_text(result: &str) -> String {
     match serde_json::from_str::<Value>(result) {
         Ok(Value::String(text)) => text,
         Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| result.to_owned()),
@@ -296,7 +309,7 @@ fn result_text(result: &str) -> String {
     }
 }
 
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     let length = text.chars().count();
     if length <= TEXT_LIMIT {
         return text.to_owned();

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 use worker::{Method, Request, Response, ResponseBuilder};
 
-use super::entry::{Edge, api_error, ask_session, context_of, session_stub};
+use super::entry::{Edge, api_error, context_of};
 use super::http::{header, json_response, read_body};
+use super::mcp_edge::{ask_session, session_stub};
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose};
 use crate::console::approval::{ApprovalView, ItemState, PauseState};

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
-use worker::{AbortController, Delay, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
+use worker::{AbortController, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
 
+use super::clock::sleep;
 use super::organization;
 use crate::approval::{ShownCall, call_digest};
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
@@ -15,7 +16,7 @@ use crate::catalog::schema::check_arguments;
 use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
-use crate::internal::{CatalogQuestion, SourceRow};
+use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
 use crate::json::canonical_json;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 use crate::protocol::cors::is_loopback;
@@ -55,51 +56,71 @@ pub(crate) struct CallToResolve {
 pub(crate) struct Caller {
     pub(crate) organization: String,
     pub(crate) public_origin: String,
+    /// Headers of the trace that the call belongs to.
+    pub(crate) trace: Vec<(String, String)>,
 }
 
 /// Reads tool and policy, checks the arguments, and says what may be done.
 pub(crate) async fn resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> (Resolution, Option<Prepared>) {
     match try_resolve(env, caller, call).await {
         Ok((resolution, prepared)) => (resolution, Some(prepared)),
-        Err(error) => (Resolution::Refused(error), None),
+        Err(error) => (Resolution::Refused(*error), None),
     }
 }
 
-async fn try_resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> Result<(Resolution, Prepared), CallError> {
+async fn try_resolve(
+    env: &Env,
+    caller: &Caller,
+    call: &CallToResolve,
+) -> Result<(Resolution, Prepared), Box<CallError>> {
     let arguments: Value = serde_json::from_str(&call.arguments)
-        .map_err(|_| CallError::new("invalid_tool_arguments", "The arguments are not JSON."))?;
+        .map_err(|_| Box::new(CallError::new("invalid_tool_arguments", "The arguments are not JSON.")))?;
     if matches!(call.address.as_str(), "search" | "describe" | "sources.list") {
         return Ok(resolve_question(call, arguments));
     }
-    let lookup = organization::lookup(env, &caller.organization, &call.address).await.map_err(|_| CallError {
-        retryable: true,
-        ..CallError::new(
-            "catalog_unavailable",
-            "The catalog could not be read just now; the call was not sent. Try it again.",
-        )
+    let lookup = organization::lookup(env, &caller.organization, &call.address).await.map_err(|_| {
+        Box::new(CallError {
+            retryable: true,
+            ..CallError::new(
+                "catalog_unavailable",
+                "The catalog could not be read just now; the call was not sent. Try it again.",
+            )
+        })
     })?;
-    let (Some(tool), Some(source)) = (lookup.tool, lookup.source) else {
-        return Err(not_found(&call.address, &lookup.suggestions));
+    resolve_found(caller, call, &lookup, arguments)
+}
+
+/// The same for a tool that was looked up already.
+pub(crate) fn resolve_found(
+    caller: &Caller,
+    call: &CallToResolve,
+    lookup: &ToolLookup,
+    arguments: Value,
+) -> Result<(Resolution, Prepared), Box<CallError>> {
+    let (Some(tool), Some(source)) = (&lookup.tool, &lookup.source) else {
+        return Err(Box::new(not_found(&call.address, &lookup.suggestions)));
     };
     let arguments = check_arguments(&tool.input_schema, arguments).map_err(|faults| {
         let list: Vec<String> =
             faults.iter().map(|fault| format!("{}: {}", place(&fault.path), fault.message)).collect();
         let details = faults.iter().map(|fault| json!({ "path": fault.path, "message": fault.message })).collect();
-        CallError {
+        Box::new(CallError {
             details: Some(Value::Array(details)),
             ..CallError::new(
                 "invalid_tool_arguments",
                 format!("The arguments of {} do not fit: {}", tool.address, list.join("; ")),
             )
-        }
+        })
     })?;
-    let base_url = base_url(&source, &caller.public_origin);
+    let base_url = base_url(source, &caller.public_origin);
     let Binding::Http(http) = &tool.binding;
-    let request = build_request(http, base_url.as_deref(), &arguments)
-        .map_err(|error| CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))?;
-    let judgement = judge_nature(&tool);
+    let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
+        Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
+    })?;
+    let judgement = judge_nature(tool);
     if judgement.action == Action::Block {
-        return Err(CallError::new("tool_blocked", format!("Policy forbids this tool: {}", judgement.reason)));
+        let message = format!("Policy forbids this tool: {}", judgement.reason);
+        return Err(Box::new(CallError::new("tool_blocked", message)));
     }
     let arguments = canonical_json(&arguments);
     let binding = canonical_json(&json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) }));
@@ -117,7 +138,7 @@ async fn try_resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> Result
     let key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
     let resolution = Resolution::Ready {
         ask: judgement.action == Action::Approve,
-        idempotent: may_be_sent_again(&tool, source.honours_idempotency_key),
+        idempotent: may_be_sent_again(tool, source.honours_idempotency_key),
         shown,
     };
     Ok((resolution, Prepared::Http { request, built_in: source.built_in, idempotency_key: key }))
@@ -181,6 +202,16 @@ pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prep
     }
 }
 
+/// Ends a request whose answer nobody waits for: the time is over, or the client cancelled it.
+struct AbortOnDrop(AbortController);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        // Moved out, because the platform's method consumes it; after the answer it does nothing.
+        std::mem::take(&mut self.0).abort();
+    }
+}
+
 async fn send(
     env: &Env,
     settings: &Settings,
@@ -192,10 +223,10 @@ async fn send(
     if !built_in && let Some(problem) = refused_address(&request.url, settings.allow_local_network) {
         return ToolOutcome::failure("address_refused", problem);
     }
-    let abort = AbortController::default();
-    let signal = abort.signal();
+    let abort = AbortOnDrop(AbortController::default());
+    let signal = abort.0.signal();
     let exchange = async {
-        let request = platform_request(request, idempotency_key)?;
+        let request = platform_request(request, idempotency_key, &caller.trace)?;
         let response = if built_in {
             organization::demo(env, &caller.organization, request).await?
         } else {
@@ -205,7 +236,7 @@ async fn send(
     };
     let limit = std::time::Duration::from_millis(settings.tool_timeout_ms);
     let exchange = std::pin::pin!(exchange);
-    match select(exchange, Delay::from(limit)).await {
+    match select(exchange, sleep(limit)).await {
         Either::Left((Ok(outcome), _)) => outcome,
         Either::Left((Err(error), _)) => {
             let reads = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
@@ -218,16 +249,13 @@ async fn send(
                 ),
             )
         }
-        Either::Right(_) => {
-            abort.abort();
-            ToolOutcome::failure(
-                "upstream_timeout",
-                format!(
-                    "The API did not answer within {} ms. The call may have been carried out.",
-                    settings.tool_timeout_ms
-                ),
-            )
-        }
+        Either::Right(_) => ToolOutcome::failure(
+            "upstream_timeout",
+            format!(
+                "The API did not answer within {} ms. The call may have been carried out.",
+                settings.tool_timeout_ms
+            ),
+        ),
     }
 }
 
@@ -268,9 +296,13 @@ fn refused_address(url: &str, allow_local: bool) -> Option<String> {
     local.then(|| "The tool's URL is an address of a local network, which is not called unless ALLOW_LOCAL_NETWORK is \"true\".".to_owned())
 }
 
-fn platform_request(request: &HttpRequest, idempotency_key: Option<&str>) -> worker::Result<Request> {
+fn platform_request(
+    request: &HttpRequest,
+    idempotency_key: Option<&str>,
+    trace: &[(String, String)],
+) -> worker::Result<Request> {
     let headers = Headers::new();
-    for (name, value) in &request.headers {
+    for (name, value) in trace.iter().chain(&request.headers) {
         headers.set(name, value)?;
     }
     if let Some(key) = idempotency_key {

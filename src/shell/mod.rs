@@ -3,8 +3,10 @@
 mod approval_api;
 mod clock;
 mod entry;
+mod events;
 mod http;
 mod invoke;
+mod mcp_edge;
 mod notify;
 mod organization;
 mod organization_object;

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
 
 use super::http::{BodyError, read_body};
-use crate::internal::{CatalogQuestion, ToolLookup};
+use crate::internal::{CatalogQuestion, DirectAnswer, DirectQuestion, ToolLookup};
 
 /// Bytes of an answer of the organization object.
 const ANSWER_LIMIT: usize = 32 << 20;
@@ -24,6 +24,16 @@ pub(crate) async fn question(
     question: &CatalogQuestion,
 ) -> worker::Result<Result<String, String>> {
     ask(env, organization, "question", question).await
+}
+
+/// A tool by the name that clients know it by, or a page of all of them.
+pub(crate) async fn direct(env: &Env, organization: &str, question: &DirectQuestion) -> worker::Result<DirectAnswer> {
+    ask(env, organization, "direct", question).await
+}
+
+/// Notes that a session has an open stream, so that it is told when the catalog changes.
+pub(crate) async fn subscribe(env: &Env, organization: &str, session: &str) -> worker::Result<()> {
+    ask(env, organization, "subscribe", &(organization, session)).await
 }
 
 /// Passes a request on to the demo API. `request`'s path starts with `/demo`.

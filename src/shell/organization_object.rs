@@ -2,11 +2,15 @@
 //!
 //! | table | key | holds |
 //! |---|---|---|
-//! | `meta` | `schema-version`, `demo-inventory` | one value each |
+//! | `meta` | `schema-version`, `catalog-version`, `told-at-ms`, `organization`, `demo-inventory` | one value each |
 //! | `source` | slug | the source and the hash of its document |
-//! | `tool` | address | the tool as JSON |
+//! | `tool` | address | the name that clients see in direct mode, and the tool as JSON |
+//! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
 //! | `tool_search` | (FTS5) | words of address, title and description |
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
+
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
 
 // The macros below expand to code that names `wasm_bindgen`.
 use serde_json::{Value, json};
@@ -15,16 +19,24 @@ use worker::{
     wasm_bindgen,
 };
 
-use super::http::{header, json_response, load_settings, read_body};
+use super::clock::now;
+use super::http::{header, json_response, load_settings, own_request, read_body};
 use super::organization::read_own_body;
+use super::runner::set_alarm;
+use super::telemetry::{log, log_error};
+use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::{ImportLimits, ImportOptions, import_openapi};
 use crate::catalog::search::{match_expression, words};
 use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::demo;
-use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
+use crate::internal::{
+    CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup, VERSION,
+};
 use crate::json::sha256_hex;
 use crate::policy::{Action, judge_nature};
+use crate::protocol::trace::Trace;
+use crate::session::direct::{PAGE, direct_name, listed_tool};
 
 /// Bytes of a request to the demo API.
 const DEMO_BODY_LIMIT: usize = 64 << 10;
@@ -32,15 +44,28 @@ const DEMO_BODY_LIMIT: usize = 64 << 10;
 const SEARCH_DEFAULT: u64 = 10;
 const SEARCH_MOST: u64 = 50;
 
-#[durable_object(fetch)]
+/// The layout that this release writes.
+const SCHEMA_VERSION: &str = "2";
+/// What layout 2 has beyond layout 1.
+const LAYOUT_2: [&str; 2] = [
+    "CREATE INDEX IF NOT EXISTS tool_name ON tool (name)",
+    "CREATE TABLE IF NOT EXISTS subscriber (session TEXT PRIMARY KEY)",
+];
+/// Between two rounds in which sessions are told of changes, in milliseconds.
+const TOLD_EVERY_MS: u64 = 1_000;
+/// Sessions that are told at the same time.
+const TOLD_AT_ONCE: usize = 6;
+
+#[durable_object(alarm)]
 struct OrganizationDurableObject {
     state: State,
     env: Env,
+    prepared: AssertUnwindSafe<Cell<bool>>,
 }
 
 impl DurableObject for OrganizationDurableObject {
     fn new(state: State, env: Env) -> Self {
-        Self { state, env }
+        Self { state, env, prepared: AssertUnwindSafe(Cell::new(false)) }
     }
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
@@ -50,6 +75,17 @@ impl DurableObject for OrganizationDurableObject {
                 let address: String = read_own_body(&mut request).await?;
                 self.prepare()?;
                 Response::from_json(&self.lookup(&address)?)
+            }
+            "/internal/direct" => {
+                let question: DirectQuestion = read_own_body(&mut request).await?;
+                self.prepare()?;
+                Response::from_json(&self.answer_direct(&question)?)
+            }
+            "/internal/subscribe" => {
+                let (organization, session): (String, String) = read_own_body(&mut request).await?;
+                self.prepare()?;
+                self.subscribe(&organization, &session)?;
+                Response::from_json(&())
             }
             "/internal/question" => {
                 let question: CatalogQuestion = read_own_body(&mut request).await?;
@@ -65,6 +101,14 @@ impl DurableObject for OrganizationDurableObject {
             },
         }
     }
+
+    /// The catalog changed: whoever has an open stream is told. Never an error: the platform drops an alarm after six.
+    async fn alarm(&self) -> worker::Result<Response> {
+        if let Err(error) = self.tell_subscribers().await {
+            log_error("mcp_catalog_change_not_told", json!({ "reason": error.to_string() }));
+        }
+        Response::empty()
+    }
 }
 
 type Row = Vec<SqlStorageValue>;
@@ -78,8 +122,21 @@ impl OrganizationDurableObject {
         self.sql().exec(query, bindings)?.raw().collect()
     }
 
+    fn meta(&self, key: &str) -> worker::Result<Option<String>> {
+        let rows = self.rows("SELECT value FROM meta WHERE key = ?", vec![key.into()])?;
+        Ok(rows.first().and_then(|row| text(row, 0)).map(ToOwned::to_owned))
+    }
+
+    fn put_meta(&self, key: &str, value: &str) -> worker::Result<()> {
+        self.sql().exec("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", vec![key.into(), value.into()])?;
+        Ok(())
+    }
+
     /// Makes the tables, and in development mode the `demo` source.
     fn prepare(&self) -> worker::Result<()> {
+        if self.prepared.get() {
+            return Ok(());
+        }
         let sql = self.sql();
         if self.rows("SELECT name FROM sqlite_master WHERE name = 'tool'", vec![])?.is_empty() {
             for table in [
@@ -87,17 +144,46 @@ impl OrganizationDurableObject {
                 "CREATE TABLE IF NOT EXISTS source (slug TEXT PRIMARY KEY, document_hash TEXT NOT NULL, json TEXT NOT NULL)",
                 "CREATE TABLE IF NOT EXISTS demo_answer (key TEXT PRIMARY KEY, status INTEGER NOT NULL, body TEXT)",
                 "CREATE VIRTUAL TABLE IF NOT EXISTS tool_search USING fts5(address UNINDEXED, name, title, description, tokenize = 'porter unicode61')",
-                "CREATE TABLE IF NOT EXISTS tool (address TEXT PRIMARY KEY, source TEXT NOT NULL, json TEXT NOT NULL)",
-            ] {
+                "CREATE TABLE IF NOT EXISTS tool (address TEXT PRIMARY KEY, source TEXT NOT NULL, json TEXT NOT NULL, name TEXT NOT NULL)",
+            ]
+            .into_iter()
+            .chain(LAYOUT_2)
+            {
                 sql.exec(table, None)?;
             }
-            sql.exec("INSERT OR REPLACE INTO meta (key, value) VALUES ('schema-version', '1')", None)?;
+            self.put_meta("schema-version", SCHEMA_VERSION)?;
         }
+        self.migrate()?;
         // Development mode is the only mode so far, and the demo belongs to it.
         if load_settings(&self.env).is_ok() {
             self.import_demo()?;
         }
+        self.prepared.set(true);
         Ok(())
+    }
+
+    /// 1 → 2: tools have the name that clients see, and there are subscribers.
+    fn migrate(&self) -> worker::Result<()> {
+        match self.meta("schema-version")?.as_deref() {
+            Some(SCHEMA_VERSION) => return Ok(()),
+            Some("1") => {}
+            found => {
+                let message = format!("the organization's stored layout {found:?} is newer than this release");
+                return Err(worker::Error::RustError(message));
+            }
+        }
+        let sql = self.sql();
+        sql.exec("ALTER TABLE tool ADD COLUMN name TEXT NOT NULL DEFAULT ''", None)?;
+        for statement in LAYOUT_2 {
+            sql.exec(statement, None)?;
+        }
+        for row in self.rows("SELECT address FROM tool", vec![])? {
+            if let Some(address) = text(&row, 0) {
+                let values = vec![direct_name(address).into(), address.into()];
+                sql.exec("UPDATE tool SET name = ? WHERE address = ?", values)?;
+            }
+        }
+        self.put_meta("schema-version", SCHEMA_VERSION)
     }
 
     fn import_demo(&self) -> worker::Result<()> {
@@ -136,8 +222,13 @@ impl OrganizationDurableObject {
         sql.exec("DELETE FROM tool WHERE source = ?", vec![slug.into()])?;
         for tool in tools {
             sql.exec(
-                "INSERT OR REPLACE INTO tool (address, source, json) VALUES (?, ?, ?)",
-                vec![tool.address.as_str().into(), slug.into(), serde_json::to_string(tool)?.into()],
+                "INSERT OR REPLACE INTO tool (address, source, json, name) VALUES (?, ?, ?, ?)",
+                vec![
+                    tool.address.as_str().into(),
+                    slug.into(),
+                    serde_json::to_string(tool)?.into(),
+                    direct_name(&tool.address).into(),
+                ],
             )?;
             sql.exec(
                 "INSERT INTO tool_search (address, name, title, description) VALUES (?, ?, ?, ?)",
@@ -153,7 +244,89 @@ impl OrganizationDurableObject {
             "INSERT OR REPLACE INTO source (slug, document_hash, json) VALUES (?, ?, ?)",
             vec![slug.into(), hash.into(), serde_json::to_string(source)?.into()],
         )?;
+        self.catalog_changed()
+    }
+
+    fn catalog(&self) -> worker::Result<u64> {
+        Ok(self.meta("catalog-version")?.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Counts a change of the catalog, and has the alarm tell of it: at most once a second.
+    fn catalog_changed(&self) -> worker::Result<()> {
+        self.put_meta("catalog-version", &(self.catalog()? + 1).to_string())?;
+        if !self.rows("SELECT 1 FROM subscriber LIMIT 1", vec![])?.is_empty() {
+            let told_at = self.meta("told-at-ms")?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            set_alarm(&self.state.storage(), now().max(told_at.saturating_add(TOLD_EVERY_MS)));
+        }
         Ok(())
+    }
+
+    fn subscribe(&self, organization: &str, session: &str) -> worker::Result<()> {
+        if self.meta("organization")?.as_deref() != Some(organization) {
+            self.put_meta("organization", organization)?;
+        }
+        self.sql().exec("INSERT OR IGNORE INTO subscriber (session) VALUES (?)", vec![session.into()])?;
+        Ok(())
+    }
+
+    async fn tell_subscribers(&self) -> worker::Result<()> {
+        self.prepare()?;
+        self.put_meta("told-at-ms", &now().to_string())?;
+        let organization = self.meta("organization")?.unwrap_or_default();
+        let rows = self.rows("SELECT session FROM subscriber ORDER BY session", vec![])?;
+        let sessions: Vec<&str> = rows.iter().filter_map(|row| text(row, 0)).collect();
+        // A few at a time: the platform opens no more connections at once.
+        for group in sessions.chunks(TOLD_AT_ONCE) {
+            let told = group.iter().map(|session| tell_session(&self.env, &organization, session));
+            for (session, reads) in group.iter().zip(futures_util::future::join_all(told).await) {
+                match reads {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.sql().exec("DELETE FROM subscriber WHERE session = ?", vec![(*session).into()])?;
+                    }
+                    Err(error) => {
+                        log(
+                            "mcp_catalog_change_not_told",
+                            json!({ "sessionId": session, "reason": error.to_string() }),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_direct(&self, question: &DirectQuestion) -> worker::Result<DirectAnswer> {
+        let catalog = self.catalog()?;
+        let empty = DirectAnswer { catalog, lookup: None, tools: Vec::new(), next: None };
+        match question {
+            DirectQuestion::Name(name) => {
+                let rows = self.rows("SELECT address FROM tool WHERE name = ?", vec![name.as_str().into()])?;
+                let lookup =
+                    rows.first().and_then(|row| text(row, 0)).map(|address| self.lookup(address)).transpose()?;
+                Ok(DirectAnswer { lookup, ..empty })
+            }
+            DirectQuestion::Page { after } => {
+                let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+                let rows = self.rows(
+                    "SELECT json FROM tool WHERE address > ? ORDER BY address LIMIT ?",
+                    vec![after.as_str().into(), limit.into()],
+                )?;
+                let tools = rows
+                    .iter()
+                    .filter_map(|row| text(row, 0))
+                    .map(|json| Ok(serde_json::from_str(json)?))
+                    .collect::<worker::Result<Vec<Tool>>>()?;
+                let next = tools.last().filter(|_| tools.len() == PAGE).map(|tool| tool.address.clone());
+                let listed = |tool: &Tool| match judge_nature(tool).action {
+                    Action::Block => None,
+                    action @ (Action::Allow | Action::Approve) => {
+                        Some(listed_tool(tool, action == Action::Approve).to_string())
+                    }
+                };
+                Ok(DirectAnswer { tools: tools.iter().filter_map(listed).collect(), next, ..empty })
+            }
+        }
     }
 
     fn tool(&self, address: &str) -> worker::Result<Option<Tool>> {
@@ -293,6 +466,31 @@ impl OrganizationDurableObject {
             )?;
         }
         demo_response(answer.status, text.as_deref())
+    }
+}
+
+/// Tells one session; `false` when nobody reads there any more.
+async fn tell_session(env: &Env, organization: &str, session: &str) -> worker::Result<bool> {
+    let context = Context {
+        version: VERSION,
+        // Nobody's request: the session checks the organization.
+        principal: Principal {
+            account: String::new(),
+            organization: organization.to_owned(),
+            admin: false,
+            purpose: Purpose::Mcp,
+        },
+        resource: String::new(),
+        public_origin: String::new(),
+        trace: Trace::default(),
+        operation: Operation::CatalogChanged,
+    };
+    let object = env.durable_object("SESSION")?.id_from_string(session)?.get_stub()?;
+    let response = object.fetch_with_request(own_request("https://session.internal/changed", &context, "")?).await?;
+    match response.status_code() {
+        200 => Ok(true),
+        404 => Ok(false),
+        status => Err(worker::Error::RustError(format!("the session answered {status}"))),
     }
 }
 

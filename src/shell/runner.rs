@@ -21,7 +21,7 @@ use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use crate::config::Settings;
-use crate::engine::{Boot, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn};
+use crate::engine::{Boot, Delivery, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn};
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
 
@@ -38,10 +38,33 @@ pub(crate) struct Live {
     pub(crate) engine: RefCell<Execution>,
     pub(crate) program: ProgramRow,
     caller: Caller,
-    sandbox: RefCell<Option<Sandbox>>,
+    sandbox: RefCell<Option<Machine>>,
     prepared: RefCell<HashMap<u32, Prepared>>,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
+}
+
+/// What runs an execution's program now.
+enum Machine {
+    /// A Dynamic Worker.
+    Sandbox(Sandbox),
+    /// Nothing but its one call.
+    Direct { attempt: u32, turns: u32 },
+}
+
+impl Machine {
+    fn attempt(&self) -> u32 {
+        match self {
+            Self::Sandbox(sandbox) => sandbox.attempt,
+            Self::Direct { attempt, .. } => *attempt,
+        }
+    }
+
+    fn end(self) {
+        if let Self::Sandbox(mut sandbox) = self {
+            sandbox.end();
+        }
+    }
 }
 
 /// All executions of one session object.
@@ -88,6 +111,11 @@ impl Runner {
         }
     }
 
+    /// The object's state, for what is not about executions.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// The id of this object.
     pub(crate) fn object_id(&self) -> String {
         self.state.id().to_string()
@@ -117,6 +145,7 @@ impl Runner {
         let (engine, effects) = Execution::start(&moment, id.clone(), seed, PRELUDE_VERSION, self.settings.limits);
         self.store.forget_oldest(ENDED_EXECUTIONS)?;
         self.store.put_program(&id, &program)?;
+        let caller = Caller { trace: program.trace.clone(), ..caller };
         let live = Rc::new(Live {
             id: id.clone(),
             engine: RefCell::new(engine),
@@ -153,11 +182,12 @@ impl Runner {
         let row = self.store.execution(id)?.ok_or_else(|| corrupt("execution"))?;
         let program = self.store.program(id)?.ok_or_else(|| corrupt("program"))?;
         let engine = Execution::restore(row, self.store.calls(id)?, self.store.pauses(id)?, self.settings.limits);
+        let caller = Caller { trace: program.trace.clone(), ..caller.clone() };
         Ok(Rc::new(Live {
             id: id.to_owned(),
             engine: RefCell::new(engine),
             program,
-            caller: caller.clone(),
+            caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
             lost: Cell::new(false),
@@ -198,7 +228,8 @@ impl Runner {
 
     /// Sandboxes in memory.
     pub(crate) fn sandboxes(&self) -> usize {
-        self.live.borrow().values().filter(|live| live.sandbox.borrow().is_some()).count()
+        let runs = |live: &&Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Sandbox(_)));
+        self.live.borrow().values().filter(runs).count()
     }
 
     /// Drops the programs that wait from memory, so that another one has room.
@@ -226,7 +257,7 @@ impl Runner {
 
     fn wake(self: &Rc<Self>, live: &Rc<Live>) {
         let prelude = live.engine.borrow().row().prelude;
-        if has_prelude(prelude) {
+        if live.program.direct.is_some() || has_prelude(prelude) {
             self.step(live, Execution::wake);
         } else {
             self.step(live, |engine, moment| {
@@ -287,10 +318,13 @@ impl Runner {
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, &boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
-                    if let Some(sandbox) =
-                        live.sandbox.borrow_mut().as_mut().filter(|sandbox| sandbox.attempt == attempt)
-                    {
-                        sandbox.answer(&deliveries);
+                    match live.sandbox.borrow_mut().as_mut().filter(|machine| machine.attempt() == attempt) {
+                        Some(Machine::Sandbox(sandbox)) => sandbox.answer(&deliveries),
+                        Some(Machine::Direct { turns, .. }) => {
+                            self.direct_turn_later(live, attempt, *turns, &deliveries);
+                            *turns += 1;
+                        }
+                        None => {}
                     }
                 }
                 Effect::DropSandbox { attempt } => Self::drop_sandbox(live, attempt),
@@ -306,8 +340,8 @@ impl Runner {
     fn lose(&self, live: &Rc<Live>, reason: &str) {
         log_error("mcp_execution_lost", json!({ "executionId": live.id, "reason": reason }));
         live.lost.set(true);
-        if let Some(mut sandbox) = live.sandbox.borrow_mut().take() {
-            sandbox.end();
+        if let Some(machine) = live.sandbox.borrow_mut().take() {
+            machine.end();
         }
         self.live.borrow_mut().remove(&live.id);
         self.loaded.set(false);
@@ -333,6 +367,11 @@ impl Runner {
 
     fn start_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: &Boot) {
         let attempt = boot.attempt;
+        if live.program.direct.is_some() {
+            *live.sandbox.borrow_mut() = Some(Machine::Direct { attempt, turns: 1 });
+            self.direct_turn_later(live, attempt, 0, &boot.settled);
+            return;
+        }
         let Some(loader) = loader(&self.env) else {
             self.sandbox_lost_later(live, attempt, "this account has no Worker Loader binding");
             return;
@@ -355,9 +394,19 @@ impl Runner {
             spawn_local(async move { runner.sandbox_lost(&live, attempt, &reason) });
         };
         match Sandbox::start(&loader, &id, &live.program, boot, on_turn, on_lost) {
-            Ok(sandbox) => *live.sandbox.borrow_mut() = Some(sandbox),
+            Ok(sandbox) => *live.sandbox.borrow_mut() = Some(Machine::Sandbox(sandbox)),
             Err(reason) => self.sandbox_lost_later(live, attempt, &reason),
         }
+    }
+
+    /// What a sandbox would say, if a program of one call had one. Not at once: this is in the middle of a step.
+    fn direct_turn_later(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, number: u32, results: &[Delivery]) {
+        let Some(direct) = &live.program.direct else { return };
+        let (calls, finish) = direct.turn(results, number > 0);
+        let (runner, live) = (Rc::clone(self), Rc::clone(live));
+        spawn_local(async move {
+            runner.step(&live, |engine, moment| engine.turn(moment, Turn { attempt, number, calls, finish }));
+        });
     }
 
     fn sandbox_lost_later(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, reason: &str) {
@@ -368,23 +417,23 @@ impl Runner {
     fn sandbox_lost(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, reason: &str) {
         // Not the reason: it may quote what the program worked on.
         log("mcp_sandbox_lost", json!({ "executionId": live.id, "attempt": attempt }));
-        if live.sandbox.borrow().as_ref().is_some_and(|sandbox| sandbox.attempt == attempt) {
+        if live.sandbox.borrow().as_ref().is_some_and(|machine| machine.attempt() == attempt) {
             *live.sandbox.borrow_mut() = None;
         }
         self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason));
     }
 
     fn drop_sandbox(live: &Live, attempt: u32) {
-        let sandbox = live.sandbox.borrow_mut().take_if(|sandbox| sandbox.attempt == attempt);
-        if let Some(mut sandbox) = sandbox {
-            sandbox.end();
+        let machine = live.sandbox.borrow_mut().take_if(|machine| machine.attempt() == attempt);
+        if let Some(machine) = machine {
+            machine.end();
         }
     }
 
     fn take_turn(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, text: &str, answer: js_sys::Function) {
         let number = {
             let mut slot = live.sandbox.borrow_mut();
-            let Some(sandbox) = slot.as_mut().filter(|sandbox| sandbox.attempt == attempt) else {
+            let Some(Machine::Sandbox(sandbox)) = slot.as_mut().filter(|machine| machine.attempt() == attempt) else {
                 // A dropped sandbox: let it end.
                 let _ = answer.call1(&JsValue::UNDEFINED, &"".into());
                 return;

@@ -8,7 +8,9 @@
 //! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit |
 //!
 //! | `stream` | id | the request that is answered on it, and what that waits for |
+//! | `event` | stream, number | what was sent before the response; without text where it was too large to keep |
 //! | `response` | stream, part | the response, for a client that lost it |
+//! | `question` | id | what a client was asked on a stream, and its answer |
 //!
 //! Reads create nothing: an object that was never opened has no table.
 
@@ -25,7 +27,7 @@ use crate::session::{SCHEMA_VERSION, SessionMeta};
 /// Bytes of one part of a journal row; the platform's limit for a row is 2 MB.
 const PART_BYTES: usize = 1 << 20;
 
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 9] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS execution (id TEXT PRIMARY KEY, created_at INTEGER NOT NULL, ended_at INTEGER)",
     "CREATE TABLE IF NOT EXISTS pause (id TEXT PRIMARY KEY, execution TEXT NOT NULL)",
@@ -35,7 +37,15 @@ const TABLES: [&str; 6] = [
      ended_at INTEGER, json TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS response (stream INTEGER NOT NULL, part INTEGER NOT NULL, text TEXT NOT NULL, \
      PRIMARY KEY (stream, part))",
+    // From layout 2 on.
+    "CREATE TABLE IF NOT EXISTS event (stream INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT, \
+     PRIMARY KEY (stream, number))",
+    "CREATE TABLE IF NOT EXISTS question (id TEXT PRIMARY KEY, stream INTEGER NOT NULL, key TEXT NOT NULL, answer TEXT)",
+    "CREATE INDEX IF NOT EXISTS question_of_stream ON question (stream, key)",
 ];
+
+/// Tables whose rows belong to a stream.
+const OF_STREAM: [&str; 3] = ["response", "event", "question"];
 
 /// Why storage could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,11 +74,22 @@ pub(crate) enum StoreError {
 pub(crate) struct SessionStore {
     sql: SqlStorage,
     has_tables: Cell<bool>,
+    /// The layout is an older one: it is brought up to date before the first write.
+    is_old: Cell<bool>,
+}
+
+/// A question to the client, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredQuestion {
+    pub(crate) id: String,
+    pub(crate) stream: u32,
+    /// JSON text of `{"Ok": result}` or `{"Err": error}`; `None` while there is none.
+    pub(crate) answer: Option<String>,
 }
 
 impl SessionStore {
     pub(crate) fn new(state: &State) -> Self {
-        Self { sql: state.storage().sql(), has_tables: Cell::new(false) }
+        Self { sql: state.storage().sql(), has_tables: Cell::new(false), is_old: Cell::new(false) }
     }
 
     /// Whether anything was ever written here. Refuses a layout from the future.
@@ -84,8 +105,23 @@ impl SessionStore {
         if version > SCHEMA_VERSION {
             return Err(StoreError::Newer { found: version });
         }
+        self.is_old.set(version < SCHEMA_VERSION);
         self.has_tables.set(true);
         Ok(true)
+    }
+
+    /// Brings an older layout up to date. Called before the first write, never on a read.
+    ///
+    /// 1 → 2: tables for events and questions; what was there stays as it is.
+    pub(crate) fn migrate(&self) -> Result<(), StoreError> {
+        if self.exists()? && self.is_old.get() {
+            for table in TABLES {
+                self.sql.exec(table, None)?;
+            }
+            self.put_meta("schema-version", &SCHEMA_VERSION.to_string())?;
+            self.is_old.set(false);
+        }
+        Ok(())
     }
 
     /// Writes a new session; the first write of an object.
@@ -103,6 +139,7 @@ impl SessionStore {
     /// The object was wiped: there are no tables any more.
     pub(crate) fn forget_tables(&self) {
         self.has_tables.set(false);
+        self.is_old.set(false);
     }
 
     pub(crate) fn session_meta(&self) -> Result<Option<SessionMeta>, StoreError> {
@@ -247,18 +284,91 @@ impl SessionStore {
         self.put_stream(stream, &StreamRow { awaits: Some(awaits), ..row })
     }
 
-    /// Keeps the response, and notes that the stream ended.
-    pub(crate) fn finish_stream(&self, stream: u32, text: &str, at: u64) -> Result<(), StoreError> {
+    /// Keeps the response, and notes that the stream ended. Nobody is asked anything on it any more.
+    pub(crate) fn finish_stream(
+        &self,
+        stream: u32,
+        number: u32,
+        text: Option<&str>,
+        at: u64,
+    ) -> Result<(), StoreError> {
         let Some(row) = self.stream(stream)? else {
             return Ok(());
         };
-        for (part, text) in (0_i64..).zip(parts(text)) {
+        for (part, text) in (0_i64..).zip(text.into_iter().flat_map(parts)) {
             self.sql.exec(
                 "INSERT OR REPLACE INTO response (stream, part, text) VALUES (?, ?, ?)",
                 vec![i64::from(stream).into(), part.into(), text.into()],
             )?;
         }
-        self.put_stream(stream, &StreamRow { ended_at: Some(at), ..row })
+        self.sql.exec("DELETE FROM question WHERE stream = ?", vec![i64::from(stream).into()])?;
+        self.put_stream(stream, &StreamRow { ended_at: Some(at), response: number, awaits: None, ..row })
+    }
+
+    /// Keeps an event that comes before the response; `None` keeps only its place.
+    pub(crate) fn put_event(&self, stream: u32, number: u32, text: Option<&str>) -> Result<(), StoreError> {
+        self.sql.exec(
+            "INSERT OR REPLACE INTO event (stream, number, text) VALUES (?, ?, ?)",
+            vec![i64::from(stream).into(), i64::from(number).into(), text.into()],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn forget_event(&self, stream: u32, number: u32) -> Result<(), StoreError> {
+        let key = vec![i64::from(stream).into(), i64::from(number).into()];
+        self.sql.exec("DELETE FROM event WHERE stream = ? AND number = ?", key)?;
+        Ok(())
+    }
+
+    /// The events of a stream after a number; without text where only the place was kept.
+    pub(crate) fn events_after(&self, stream: u32, number: u32) -> Result<Vec<(u32, Option<String>)>, StoreError> {
+        let rows = self.rows(
+            "SELECT number, text FROM event WHERE stream = ? AND number > ? ORDER BY number",
+            vec![i64::from(stream).into(), i64::from(number).into()],
+        )?;
+        let event = |row: Vec<SqlStorageValue>| {
+            let mut columns = row.into_iter();
+            let number = columns.next().and_then(integer_of).and_then(|number| u32::try_from(number).ok())?;
+            Some((number, columns.next().and_then(text_of)))
+        };
+        Ok(rows.into_iter().filter_map(event).collect())
+    }
+
+    /// The number of the last event of a stream that was not answered yet; 0 is the empty first one.
+    pub(crate) fn last_event(&self, stream: u32) -> Result<u32, StoreError> {
+        let rows = self.rows("SELECT MAX(number) FROM event WHERE stream = ?", vec![i64::from(stream).into()])?;
+        let number = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of);
+        Ok(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0))
+    }
+
+    // ---- questions --------------------------------------------------------------------------
+
+    /// The question of a stream with that key.
+    pub(crate) fn question(&self, stream: u32, key: &str) -> Result<Option<StoredQuestion>, StoreError> {
+        let query = "SELECT id, stream, answer FROM question WHERE stream = ? AND key = ?";
+        Ok(self.rows(query, vec![i64::from(stream).into(), key.into()])?.into_iter().find_map(question_of))
+    }
+
+    /// The question with that id; ids are unguessable.
+    pub(crate) fn question_by_id(&self, id: &str) -> Result<Option<StoredQuestion>, StoreError> {
+        if self.is_old.get() {
+            return Ok(None);
+        }
+        let rows = self.rows("SELECT id, stream, answer FROM question WHERE id = ?", vec![id.into()])?;
+        Ok(rows.into_iter().find_map(question_of))
+    }
+
+    pub(crate) fn put_question(&self, id: &str, stream: u32, key: &str) -> Result<(), StoreError> {
+        let values = vec![id.into(), i64::from(stream).into(), key.into()];
+        self.sql.exec("INSERT INTO question (id, stream, key) VALUES (?, ?, ?)", values)?;
+        Ok(())
+    }
+
+    /// Writes the answer to a question; the first one counts.
+    pub(crate) fn put_answer(&self, id: &str, answer: &str) -> Result<(), StoreError> {
+        self.sql
+            .exec("UPDATE question SET answer = ? WHERE id = ? AND answer IS NULL", vec![answer.into(), id.into()])?;
+        Ok(())
     }
 
     fn put_stream(&self, stream: u32, row: &StreamRow) -> Result<(), StoreError> {
@@ -277,7 +387,9 @@ impl SessionStore {
     }
 
     pub(crate) fn forget_stream(&self, stream: u32) -> Result<(), StoreError> {
-        self.sql.exec("DELETE FROM response WHERE stream = ?", vec![i64::from(stream).into()])?;
+        for table in OF_STREAM {
+            self.sql.exec(&format!("DELETE FROM {table} WHERE stream = ?"), vec![i64::from(stream).into()])?;
+        }
         self.sql.exec("DELETE FROM stream WHERE id = ?", vec![i64::from(stream).into()])?;
         Ok(())
     }
@@ -292,7 +404,10 @@ impl SessionStore {
     pub(crate) fn forget_streams(&self, ended_until: u64, opened_until: u64) -> Result<(), StoreError> {
         let times = || vec![cast(ended_until).into(), cast(opened_until).into()];
         let old = "ended_at <= ? OR (ended_at IS NULL AND opened_at <= ?)";
-        self.sql.exec(&format!("DELETE FROM response WHERE stream IN (SELECT id FROM stream WHERE {old})"), times())?;
+        for table in OF_STREAM {
+            self.sql
+                .exec(&format!("DELETE FROM {table} WHERE stream IN (SELECT id FROM stream WHERE {old})"), times())?;
+        }
         self.sql.exec(&format!("DELETE FROM stream WHERE {old}"), times())?;
         Ok(())
     }
@@ -311,7 +426,9 @@ impl SessionStore {
 
     /// Forgets every stream.
     pub(crate) fn forget_all_streams(&self) -> Result<(), StoreError> {
-        self.sql.exec("DELETE FROM response", None)?;
+        for table in OF_STREAM {
+            self.sql.exec(&format!("DELETE FROM {table}"), None)?;
+        }
         self.sql.exec("DELETE FROM stream", None)?;
         Ok(())
     }
@@ -406,6 +523,13 @@ fn parse<T: DeserializeOwned>(row: &str, text: &str) -> Result<T, StoreError> {
 fn to_text<T: Serialize>(row: &str, value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value)
         .map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
+}
+
+fn question_of(row: Vec<SqlStorageValue>) -> Option<StoredQuestion> {
+    let mut columns = row.into_iter();
+    let id = columns.next().and_then(text_of)?;
+    let stream = columns.next().and_then(integer_of).and_then(|number| u32::try_from(number).ok())?;
+    Some(StoredQuestion { id, stream, answer: columns.next().and_then(text_of) })
 }
 
 fn text_of(value: SqlStorageValue) -> Option<String> {

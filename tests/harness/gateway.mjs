@@ -33,6 +33,7 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
  * - `stateDir`: where the Durable Objects' SQLite files are; by default a new folder that goes away with `stop`.
  * - `port`: 0 is any free one, and `restart` keeps it.
  * - `bundle`: another folder with index.js and index_bg.wasm.
+ * - `wrapper`: the text of a module that is loaded in front of the bundle: it imports ./index.js and exports what that one does.
  *
  * The gateway has `url`, `stateDir`, `vars` (changes count from the next start), `firstAnswerMs` (from "listening" to the
  * first answer), and:
@@ -44,8 +45,8 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
  *   idle object is. `sql(className, id, query, ...bindings)`: rows of its SQLite storage, read from the file, so that it neither
  *   wakes the object nor needs a running gateway; undefined when the object has stored nothing.
  */
-export async function startGateway({ vars = {}, stateDir, port = 0, features = [], bundle } = {}) {
-  const gateway = new Gateway({ vars, stateDir, port, bundle: resolve(ROOT, bundle ?? bundleFolder(features)) });
+export async function startGateway({ vars = {}, stateDir, port = 0, features = [], bundle, wrapper } = {}) {
+  const gateway = new Gateway({ vars, stateDir, port, bundle: resolve(ROOT, bundle ?? process.env.H3_BUNDLE ?? bundleFolder(features)), wrapper });
   await gateway.start();
   return gateway;
 }
@@ -56,15 +57,17 @@ class Gateway {
   #workerd;
   #port;
   #bundle;
+  #wrapper;
   #ownsState;
   #asked = new Map();
   #logs = [];
   #output = [];
 
-  constructor({ vars, stateDir, port, bundle }) {
+  constructor({ vars, stateDir, port, bundle, wrapper }) {
     this.vars = { AUTH_MODE: "dev", ...vars };
     this.#port = port;
     this.#bundle = bundle;
+    this.#wrapper = wrapper;
     this.#ownsState = stateDir === undefined;
     this.stateDir = stateDir ? resolve(stateDir) : mkdtempSync(join(tmpdir(), "countersign-"));
   }
@@ -106,7 +109,7 @@ class Gateway {
       setTimeout(() => failed(new Error(`not ready within ${START_TIMEOUT_MS} ms`)), START_TIMEOUT_MS).unref();
     });
     const vars = Object.fromEntries(Object.entries(this.vars).filter(([, value]) => value !== undefined));
-    host.send({ do: "start", bindings, vars, bundle: this.#bundle, stateDir: this.stateDir, port: this.#port });
+    host.send({ do: "start", bindings, vars, bundle: this.#bundle, wrapper: this.#wrapper, stateDir: this.stateDir, port: this.#port });
     try {
       this.url = await began;
       this.#port = Number(new URL(this.url).port);

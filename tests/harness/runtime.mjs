@@ -36,8 +36,10 @@ function endAtOnce() {
 let miniflare;
 let worker;
 
-async function start({ bindings, vars, bundle, stateDir, port }) {
+async function start({ bindings, vars, bundle, wrapper, stateDir, port }) {
   worker = bindings.name;
+  // The first module is the Worker. The wrapper is no file: its name only says what its imports are relative to.
+  const front = wrapper === undefined ? [] : [{ type: "ESModule", path: join(bundle, "wrapper.js"), contents: wrapper }];
   const options = convertV4MiniflareOptions({
     workers: [
       {
@@ -45,6 +47,7 @@ async function start({ bindings, vars, bundle, stateDir, port }) {
         bindings: { ...bindings.bindings, ...vars },
         modulesRoot: bundle,
         modules: [
+          ...front,
           { type: "ESModule", path: join(bundle, "index.js") },
           { type: "CompiledWasm", path: join(bundle, "index_bg.wasm"), contents: readFileSync(join(bundle, "index_bg.wasm")) },
         ],

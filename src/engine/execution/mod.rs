@@ -94,6 +94,7 @@ impl Execution {
             next_order: 0,
             journal_bytes: 0,
             outcome: None,
+            client_left_at: None,
         };
         let mut execution = Self::restore(row, Vec::new(), Vec::new(), limits);
         execution.changed.row = true;
@@ -356,6 +357,23 @@ impl Execution {
             line: None,
         };
         self.end(moment.now, ExecutionStatus::Cancelled, Some(error));
+        self.take_effects()
+    }
+
+    /// The client does not wait any more for what waits for a person.
+    pub fn client_left(&mut self, moment: &Moment) -> Vec<Effect> {
+        if !self.row.status.is_over() && self.row.client_left_at.is_none() {
+            self.row.client_left_at = Some(moment.now);
+            self.changed.row = true;
+        }
+        self.take_effects()
+    }
+
+    /// A client waits again.
+    pub fn client_returned(&mut self, _moment: &Moment) -> Vec<Effect> {
+        if self.row.client_left_at.take().is_some() {
+            self.changed.row = true;
+        }
         self.take_effects()
     }
 

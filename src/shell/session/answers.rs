@@ -6,25 +6,54 @@ use std::pin::Pin;
 use serde_json::json;
 use worker::Response;
 
+use super::outcome::RpcError;
+use crate::protocol::errors::{WireError, error_text, result_text};
 use crate::protocol::headers::Accepts;
+use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::sse::message_event;
 use crate::session::tools::text_result;
-use crate::shell::http::mcp_response;
+use crate::shell::http::{correlation, mcp_response};
 
 /// The answer to one request, as it comes.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Answered>>>;
 
-/// A JSON-RPC response, and whether it tells of a failure of the gateway's own.
+/// A JSON-RPC response, and the HTTP status that it has where it is sent alone.
 pub(super) struct Answered {
     pub(super) text: String,
-    pub(super) failed: bool,
+    pub(super) status: u16,
+    pub(super) retry_after: Option<u32>,
+}
+
+impl Answered {
+    /// The response to a request.
+    pub(super) fn of(result: Result<String, RpcError>, id: &RequestId) -> Self {
+        let wire = |error: &WireError| Self {
+            text: error.body(Some(id)),
+            status: error.status,
+            retry_after: error.retry_after,
+        };
+        match result {
+            Ok(result) => Self { text: result_text(&result, id), status: 200, retry_after: None },
+            Err(RpcError::Internal(reason)) => wire(&WireError::internal(&correlation(&reason))),
+            Err(RpcError::Unavailable) => wire(&WireError::storage_unavailable()),
+            Err(RpcError::Answer { code: -32_603, message, .. }) => wire(&WireError::internal(&correlation(&message))),
+            Err(RpcError::Answer { code, message, data }) => {
+                Self { text: error_text(code, &message, data.as_ref(), Some(id)), status: 200, retry_after: None }
+            }
+        }
+    }
 }
 
 /// A response that is there already, in the form that the client admits.
-pub(super) fn answer_now(status: u16, accepts: Accepts, text: &str) -> worker::Result<Response> {
+pub(super) fn answer_now(accepts: Accepts, answered: Answered) -> worker::Result<Response> {
+    let Answered { text, status, retry_after } = answered;
     let (kind, body) =
-        if accepts.json { ("application/json", text.to_owned()) } else { ("text/event-stream", message_event(text)) };
-    Ok(mcp_response(status)?.with_header("content-type", kind)?.fixed(body.into_bytes()))
+        if accepts.json { ("application/json", text) } else { ("text/event-stream", message_event(&text)) };
+    let mut builder = mcp_response(status)?.with_header("content-type", kind)?;
+    if let Some(seconds) = retry_after {
+        builder = builder.with_header("retry-after", &seconds.to_string())?;
+    }
+    Ok(builder.fixed(body.into_bytes()))
 }
 
 /// A tool result that tells the model what was wrong with its call.

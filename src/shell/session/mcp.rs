@@ -7,20 +7,23 @@ use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::{Method, Request, Response};
 
-use super::answers::{Answer, Answered, answer_now, tool_error};
+use super::answers::{Answer, Answered, answer_now};
+use super::direct::bad_arguments;
+use super::exchange::{Exchange, guarded};
 use super::outcome::{Failure, RpcError};
 use super::{Session, caller_of};
 use crate::internal::{Context, Operation};
-use crate::protocol::errors::{WireError, error_text, result_text};
+use crate::protocol::errors::{WireError, error_text};
 use crate::protocol::headers::Accepts;
-use crate::protocol::jsonrpc::{Body, Message, RequestId};
+use crate::protocol::jsonrpc::{Body, Message, Refusal};
 use crate::protocol::text::bounded;
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
-use crate::session::tools::{INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
-use crate::session::{ClientInfo, SessionMeta, Termination, Tombstone, parse_modes};
+use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
+use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
 use crate::shell::clock::now;
-use crate::shell::http::{correlation, header, mcp_response, new_session, own_request, read_post};
+use crate::shell::http::{header, mcp_response, new_session, own_request, read_post};
 use crate::shell::telemetry::log;
+use crate::upstream::LogLevel;
 
 /// Characters of what a client says of itself.
 const CLIENT_TEXT: usize = 200;
@@ -58,24 +61,27 @@ impl Session {
             return Err(WireError::bad_request(message).into());
         }
         let Some(body) = body else {
-            return self.get(meta, &request, context);
+            return self.get(meta, &request, context).await;
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
         self.touch(&meta)?;
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
-    fn get(self: Rc<Self>, meta: Rc<SessionMeta>, request: &Request, context: Context) -> Result<Response, Failure> {
+    async fn get(
+        self: Rc<Self>,
+        meta: Rc<SessionMeta>,
+        request: &Request,
+        context: Context,
+    ) -> Result<Response, Failure> {
         if !Accepts::parse(header(request.headers(), "accept").as_deref()).events {
             return Err(WireError::not_acceptable("text/event-stream").into());
         }
-        match header(request.headers(), "last-event-id") {
-            Some(last) => {
-                self.touch(&meta)?;
-                self.read_again(meta, context, &last)
-            }
-            // No server stream yet; clients take this as "there is none".
-            None => Err(WireError::method_not_allowed().into()),
+        let last = header(request.headers(), "last-event-id");
+        self.touch(&meta)?;
+        match last.as_deref() {
+            None | Some("") => self.open_standalone(&meta).await,
+            Some(last) => self.read_again(&meta, &context, last),
         }
     }
 
@@ -86,39 +92,69 @@ impl Session {
         body: Body,
         accepts: Accepts,
     ) -> Result<Response, Failure> {
-        let (messages, batch) = match body {
-            Body::Single(Message::Request { id, method, params })
-                if accepts.events && method == "tools/call" && may_wait(&params) =>
-            {
-                return self.stream_answer(Rc::clone(meta), context.clone(), id, params);
+        match body {
+            Body::Single(Message::Request { id, method, params }) => {
+                let exchange = Rc::new(Exchange::new(&self, meta, context, id, &params, accepts.events));
+                let at_once = opens_a_stream(meta.modes.tools, &method, &params);
+                let answer = Rc::clone(&self).answer(Rc::clone(&exchange), method, params);
+                match exchange.respond(answer, at_once).await? {
+                    Ok(response) => Ok(response),
+                    Err(answered) => Ok(answer_now(accepts, answered)?),
+                }
             }
-            Body::Single(message) => (vec![Ok(message)], false),
+            Body::Single(message) => {
+                self.take_silently(meta, context, message)?;
+                Ok(mcp_response(202)?.empty())
+            }
             Body::Batch(_) if !has_batches(&meta.protocol_version) => {
-                return Err(WireError::invalid_request("batches exist in protocol version 2025-03-26 only").into());
+                Err(WireError::invalid_request("batches exist in protocol version 2025-03-26 only").into())
             }
-            Body::Batch(messages) => (messages, true),
-        };
+            Body::Batch(messages) => self.serve_batch(meta, context, messages, accepts).await,
+        }
+    }
+
+    /// A notification or a response.
+    fn take_silently(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        message: Message,
+    ) -> Result<(), Failure> {
+        match message {
+            Message::Notification { method, params } if method == "notifications/cancelled" => {
+                self.cancel_request(&params)
+            }
+            Message::Response { id, outcome } => self.take_answer(meta, context, id.as_ref(), &outcome),
+            Message::Notification { .. } | Message::Request { .. } => Ok(()),
+        }
+    }
+
+    async fn serve_batch(
+        self: &Rc<Self>,
+        meta: &Rc<SessionMeta>,
+        context: &Context,
+        messages: Vec<Result<Message, Refusal>>,
+        accepts: Accepts,
+    ) -> Result<Response, Failure> {
+        let initialize =
+            |message: &Message| matches!(message, Message::Request { method, .. } if method == "initialize");
+        if messages.iter().flatten().any(initialize) {
+            return Err(WireError::invalid_request("initialize must not be part of a batch").into());
+        }
         let mut slow = false;
         let mut answers: Vec<Answer> = Vec::new();
         for message in messages {
             match message {
-                Ok(Message::Request { method, .. }) if batch && method == "initialize" => {
-                    return Err(WireError::invalid_request("initialize must not be part of a batch").into());
-                }
                 Ok(Message::Request { id, method, params }) => {
-                    slow |= method == "tools/call" && may_wait(&params);
-                    answers.push(Rc::clone(&self).answer(Rc::clone(meta), context.clone(), id, method, params, None));
+                    slow |= method == "tools/call";
+                    // What would come before an answer could not be told apart on a stream of several.
+                    let exchange = Rc::new(Exchange::new(self, meta, context, id.clone(), &params, false));
+                    answers.push(guarded(id, Rc::clone(self).answer(exchange, method, params)));
                 }
-                Ok(Message::Notification { method, params }) => {
-                    if method == "notifications/cancelled" {
-                        self.cancel_request(&params)?;
-                    }
-                }
-                // No question of ours is open.
-                Ok(Message::Response { .. }) => {}
+                Ok(message) => self.take_silently(meta, context, message)?,
                 Err((error, id)) => {
-                    let text = error.body(id.as_ref());
-                    answers.push(Box::pin(async move { Answered { text, failed: false } }));
+                    let (text, status) = (error.body(id.as_ref()), 200);
+                    answers.push(Box::pin(async move { Answered { text, status, retry_after: None } }));
                 }
             }
         }
@@ -136,75 +172,84 @@ impl Session {
             let _ = sender.send(answered);
         });
         let answered = receiver.await.map_err(|_| worker::Error::RustError("an answer was lost".to_owned()))?;
-        let failed = !batch && answered.iter().any(|one| one.failed);
         let texts: Vec<String> = answered.into_iter().map(|one| one.text).collect();
-        let text = if batch { format!("[{}]", texts.join(",")) } else { texts.concat() };
-        Ok(answer_now(if failed { 500 } else { 200 }, accepts, &text)?)
+        let text = format!("[{}]", texts.join(","));
+        Ok(answer_now(accepts, Answered { text, status: 200, retry_after: None })?)
     }
 
     /// The answer to one request.
-    pub(super) fn answer(
-        self: Rc<Self>,
-        meta: Rc<SessionMeta>,
-        context: Context,
-        id: RequestId,
-        method: String,
-        params: Map<String, Value>,
-        stream: Option<u32>,
-    ) -> Answer {
+    pub(super) fn answer(self: Rc<Self>, exchange: Rc<Exchange>, method: String, params: Map<String, Value>) -> Answer {
         Box::pin(async move {
+            let direct = exchange.meta.modes.tools == ToolMode::Direct;
             let result = match method.as_str() {
                 "ping" => Ok("{}".to_owned()),
+                "logging/setLevel" => self.set_log_level(&params),
+                "tools/list" if direct => self.list_direct_tools(&exchange, &params).await.map(|text| text.to_string()),
                 "tools/list" => self.list_tools(&params),
-                "tools/call" => self.call_tool(&meta, &context, params, stream).await,
-                _ => Err(RpcError { code: -32_601, message: format!("Method not found: {}", bounded(&method, 100)) }),
+                "tools/call" => self.call_tool(&exchange, params).await,
+                _ if direct => self.pass_on(&exchange, &method, params).await,
+                _ => Err(RpcError::new(-32_601, format!("Method not found: {}", bounded(&method, 100)))),
             };
-            match result {
-                Ok(result) => Answered { text: result_text(&result, &id), failed: false },
-                Err(error) if error.code == -32_603 => {
-                    let text = WireError::internal(&correlation(&error.message)).body(Some(&id));
-                    Answered { text, failed: true }
-                }
-                Err(error) => Answered { text: error_text(error.code, &error.message, Some(&id)), failed: false },
-            }
+            Answered::of(result, &exchange.id)
         })
     }
 
-    pub(super) fn list_tools(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
-        if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            return Err(RpcError { code: -32_602, message: "Invalid cursor".to_owned() });
+    /// `logging/setLevel`: counts for the session, whatever restarts in between.
+    fn set_log_level(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
+        let level = params.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
+        let level = level.ok_or_else(|| {
+            let known = "debug, info, notice, warning, error, critical, alert, emergency";
+            RpcError::new(-32_602, format!("logging/setLevel needs a level, one of {known}"))
+        })?;
+        let meta = self.meta()?.ok_or_else(|| RpcError::internal("the session is gone"))?;
+        if meta.log_level != Some(level) {
+            let changed = Rc::new(SessionMeta { log_level: Some(level), ..SessionMeta::clone(&meta) });
+            self.store()?.put_session_meta(&changed)?;
+            *self.meta.borrow_mut() = Some(changed);
         }
-        let mut tools = code_mode_tools();
-        if self.runner().is_ok_and(|runner| !runner.has_loader())
-            && let Value::Array(list) = &mut tools
-        {
-            list.retain(|tool| tool["name"] != "execute");
-        }
-        Ok(json!({ "tools": tools }).to_string())
+        Ok("{}".to_owned())
     }
 
-    pub(super) async fn call_tool(
+    fn list_tools(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
+        if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
+            return Err(RpcError::new(-32_602, "Invalid cursor"));
+        }
+        Ok(self
+            .code_mode_list
+            .get_or_init(|| {
+                let mut tools = code_mode_tools();
+                if self.runner().is_ok_and(|runner| !runner.has_loader())
+                    && let Value::Array(list) = &mut tools
+                {
+                    list.retain(|tool| tool["name"] != "execute");
+                }
+                json!({ "tools": tools }).to_string()
+            })
+            .clone())
+    }
+
+    async fn call_tool(
         self: &Rc<Self>,
-        meta: &Rc<SessionMeta>,
-        context: &Context,
+        exchange: &Rc<Exchange>,
         mut params: Map<String, Value>,
-        stream: Option<u32>,
     ) -> Result<String, RpcError> {
         let Some(Value::String(name)) = params.remove("name") else {
-            return Err(RpcError { code: -32_602, message: "tools/call needs a name".to_owned() });
+            return Err(RpcError::new(-32_602, "tools/call needs a name"));
         };
         let arguments = match params.remove("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Ok(tool_error("bad_arguments", "The arguments of a tool have to be an object.")),
+            Some(_) => return Ok(bad_arguments()),
         };
+        let direct = exchange.meta.modes.tools == ToolMode::Direct;
         match name.as_str() {
+            "resume" => self.resume(exchange, &arguments).await,
+            _ if direct => self.call_direct(exchange, &name, arguments).await,
             "execute" if self.runner().is_ok_and(|runner| runner.has_loader()) => {
-                self.execute(meta, &arguments, stream).await
+                self.execute(exchange, &arguments).await
             }
-            "resume" => self.resume(meta, context, &arguments, stream).await,
             "skills" => Ok(skills(&arguments)),
-            _ => Err(RpcError { code: -32_602, message: format!("Unknown tool: {}", bounded(&name, 100)) }),
+            _ => Err(RpcError::new(-32_602, format!("Unknown tool: {}", bounded(&name, 100)))),
         }
     }
 
@@ -221,12 +266,13 @@ impl Session {
         let settings = self.settings()?;
         let query: Vec<(String, String)> =
             request.url()?.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-        let modes = parse_modes(&query, settings.default_elicitation_mode, settings.model_decisions)
+        let defaults = Modes { elicitation: settings.default_elicitation_mode, tools: settings.default_tool_mode };
+        let modes = parse_modes(&query, defaults, settings.model_decisions)
             .map_err(|error| Failure::Wire(WireError::bad_request(error.to_string()), Some(id.clone())))?;
         let asked = params.get("protocolVersion").and_then(Value::as_str).map(ToOwned::to_owned);
         let Some(asked) = asked else {
-            let text = error_text(-32_602, "initialize needs params.protocolVersion", Some(&id));
-            return Ok(answer_now(200, body.accepts, &text)?);
+            let text = error_text(-32_602, "initialize needs params.protocolVersion", None, Some(&id));
+            return Ok(answer_now(body.accepts, Answered { text, status: 200, retry_after: None })?);
         };
         let version = negotiate(&asked);
         let client = params.get("clientInfo").cloned().unwrap_or(Value::Null);
@@ -242,6 +288,7 @@ impl Session {
             capabilities: if capabilities.len() <= CAPABILITIES_LIMIT { capabilities } else { "{}".to_owned() },
             public_origin: context.public_origin.clone(),
             created_at: now(),
+            log_level: None,
             terminated: None,
         });
         runner.store.open(&meta)?;
@@ -255,14 +302,32 @@ impl Session {
         );
         let result = json!({
             "protocolVersion": version,
-            "capabilities": { "tools": {} },
+            "capabilities": self.capabilities(meta.modes.tools),
             "serverInfo": { "name": "countersign", "title": "Countersign", "version": env!("CARGO_PKG_VERSION") },
-            "instructions": INSTRUCTIONS,
+            "instructions": if meta.modes.tools == ToolMode::Code { INSTRUCTIONS } else { DIRECT_INSTRUCTIONS },
         });
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.as_json());
-        let response = answer_now(200, body.accepts, &text)?;
+        let answered = Answered::of(Ok(result.to_string()), &id);
+        let response = answer_now(body.accepts, answered)?;
         response.headers().set("mcp-session-id", &session_id)?;
         Ok(response)
+    }
+
+    /// What a session offers (specification, revision 2025-11-25, "Capability Negotiation").
+    fn capabilities(&self, tools: ToolMode) -> Value {
+        let mut capabilities = vec![("tools", json!({ "listChanged": true })), ("logging", json!({}))];
+        if tools == ToolMode::Direct {
+            let offers = self.servers.offers();
+            if offers.resources {
+                capabilities.push(("resources", json!({ "subscribe": offers.subscriptions, "listChanged": true })));
+            }
+            if offers.prompts {
+                capabilities.push(("prompts", json!({ "listChanged": true })));
+            }
+            if offers.completions {
+                capabilities.push(("completions", json!({})));
+            }
+        }
+        capabilities.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
     }
 
     /// `initialize` that carries the id of another session: clients keep stale ones. Opens a new one.
@@ -288,6 +353,10 @@ impl Session {
         // What a person decided on can be looked at for a while; the rest is of no use any more.
         runner.store.forget_unpaused()?;
         runner.store.forget_all_streams()?;
+        for exchange in self.streams.all() {
+            exchange.end_with(&WireError::session_timed_out());
+        }
+        self.close_standalone("the session has ended");
         self.remember(runner, &ended, self.stored_activity.get());
         runner.load_open(&caller_of(meta))?;
         runner.rearm();
@@ -299,9 +368,10 @@ impl Session {
     }
 }
 
-/// Whether a `tools/call` may take longer than a moment.
-fn may_wait(params: &Map<String, Value>) -> bool {
-    matches!(params.get("name").and_then(Value::as_str), Some("execute" | "resume"))
+/// Whether a request is answered on a stream from the start: what it starts or waits for must be found again.
+fn opens_a_stream(tools: ToolMode, method: &str, params: &Map<String, Value>) -> bool {
+    let name = params.get("name").and_then(Value::as_str);
+    method == "tools/call" && (name == Some("resume") || tools == ToolMode::Code && name == Some("execute"))
 }
 
 fn skills(arguments: &Map<String, Value>) -> String {

@@ -2,27 +2,39 @@
 
 mod answers;
 mod approvals;
+mod direct;
+mod exchange;
 mod mcp;
+mod native;
 mod outcome;
 mod programs;
+mod questions;
+mod reader;
+mod standalone;
 mod streams;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, select};
 use serde_json::json;
-use worker::{Delay, DurableObject, Env, Request, Response, State, durable_object, wasm_bindgen};
+use worker::{
+    DurableObject, Env, Request, Response, ResponseBuilder, State, WebSocket, WebSocketIncomingMessage, durable_object,
+    wasm_bindgen,
+};
 
+use self::direct::{Directory, Servers};
 use self::outcome::Failure;
+pub(super) use self::reader::{KEEP_ALIVE_EVERY, RETRY_MS};
 use self::streams::Streams;
-use super::clock::now;
+use super::clock::{now, sleep};
 use super::http::{error_response, header, internal_error, load_settings};
 use super::invoke::Caller;
+use super::notify::Notify;
 use super::runner::{Runner, set_alarm};
-use super::store::StoreError;
+use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use crate::config::Settings;
 use crate::internal::{CONTEXT_HEADER, Context, Operation};
@@ -37,7 +49,7 @@ const ALARM_RETRY_MS: u64 = 60_000;
 /// How often a driving alarm looks at deadlines.
 const ALARM_LOOKS: Duration = Duration::from_secs(5);
 
-#[durable_object(alarm)]
+#[durable_object]
 struct SessionDurableObject {
     // A panic ends one request; the next one reads what it needs from storage or finds it consistent,
     // because no borrow is held across an await.
@@ -66,6 +78,21 @@ impl DurableObject for SessionDurableObject {
         }
         Response::empty()
     }
+
+    /// The Worker that reads the stream says nothing.
+    async fn websocket_message(&self, _: WebSocket, _: WebSocketIncomingMessage) -> worker::Result<()> {
+        Ok(())
+    }
+
+    async fn websocket_close(&self, socket: WebSocket, _: usize, _: String, _: bool) -> worker::Result<()> {
+        // Answers the close; one that is closed on both sides already refuses it.
+        let _ = socket.close(Some(1_000), Some("closed"));
+        Ok(())
+    }
+
+    async fn websocket_error(&self, _: WebSocket, _: worker::Error) -> worker::Result<()> {
+        Ok(())
+    }
 }
 
 struct Session {
@@ -74,6 +101,13 @@ struct Session {
     meta: RefCell<Option<Rc<SessionMeta>>>,
     stored_activity: Cell<u64>,
     streams: Streams,
+    /// Wakes who waits for an answer of the client.
+    answered: Notify,
+    servers: Servers,
+    /// What is known of the catalog, in direct mode.
+    directory: RefCell<Option<Directory>>,
+    /// The tool list of code mode, as JSON text.
+    code_mode_list: OnceCell<String>,
     storage: worker::Storage,
 }
 
@@ -92,12 +126,20 @@ impl Session {
             meta: RefCell::new(None),
             stored_activity: Cell::new(0),
             streams: Streams::default(),
+            answered: Notify::default(),
+            servers: Servers::default(),
+            directory: RefCell::new(None),
+            code_mode_list: OnceCell::new(),
             storage,
         }
     }
 
     fn runner(&self) -> worker::Result<&Rc<Runner>> {
         self.runner.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
+    }
+
+    fn store(&self) -> Result<&SessionStore, StoreError> {
+        Ok(&self.runner()?.store)
     }
 
     fn settings(&self) -> worker::Result<&Settings> {
@@ -132,6 +174,8 @@ impl Session {
         let Ok(runner) = &self.runner else {
             return Ok(());
         };
+        // The first request that an older layout accepts brings it up to date.
+        runner.store.migrate()?;
         let interval = (runner.settings.alarm.idle_timeout / 10).min(60_000);
         let now = now();
         runner.last_activity.set(Some(now));
@@ -154,6 +198,7 @@ impl Session {
         let result = match context.operation.clone() {
             Operation::Open => self.open(request, &context).await,
             Operation::Mcp => Rc::clone(&self).mcp(request, context).await,
+            Operation::CatalogChanged => self.catalog_changed_request(&context),
             Operation::View { pause } => self.view(&context, &pause),
             Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
             Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
@@ -170,6 +215,15 @@ impl Session {
         }
     }
 
+    /// The organization's catalog changed. 404 where nobody reads any more, so that this object is not told again.
+    fn catalog_changed_request(&self, context: &Context) -> Result<Response, Failure> {
+        let reads = match self.meta()? {
+            Some(meta) if meta.organization == context.principal.organization => self.catalog_changed(),
+            _ => false,
+        };
+        Ok(ResponseBuilder::new().with_status(if reads { 200 } else { 404 }).empty())
+    }
+
     async fn alarm(self: Rc<Self>) -> Result<(), Failure> {
         let runner = self.runner()?;
         runner.alarm_rang();
@@ -178,6 +232,7 @@ impl Session {
             runner.wipe().await?;
             return Ok(());
         };
+        runner.store.migrate()?;
         let driver = runner.drive();
         runner.load_open(&caller_of(&meta))?;
         runner.wake_all();
@@ -214,10 +269,10 @@ impl Session {
             }
         }
         runner.rearm();
-        let end = Delay::from(ALARM_DRIVES).fuse();
+        let end = sleep(ALARM_DRIVES).fuse();
         let mut end = std::pin::pin!(end);
         while runner.is_busy() {
-            let look = Delay::from(ALARM_LOOKS);
+            let look = sleep(ALARM_LOOKS);
             let changed = runner.changed.changed();
             match select(select(changed, look), &mut end).await {
                 Either::Left(_) => runner.wake_all(),
@@ -230,5 +285,5 @@ impl Session {
 }
 
 fn caller_of(meta: &SessionMeta) -> Caller {
-    Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone() }
+    Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone(), trace: Vec::new() }
 }

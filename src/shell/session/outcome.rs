@@ -1,5 +1,7 @@
 //! Why a request is not answered as asked.
 
+use serde_json::Value;
+
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::RequestId;
 use crate::shell::store::StoreError;
@@ -39,32 +41,41 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// A JSON-RPC error. With -32603 the message goes to the log only.
-pub(super) struct RpcError {
-    pub(super) code: i32,
-    pub(super) message: String,
+/// Why a request gets no result.
+#[derive(Debug)]
+pub(super) enum RpcError {
+    /// What the client is told.
+    Answer { code: i32, message: String, data: Option<Value> },
+    /// The organization's record cannot be read just now.
+    Unavailable,
+    /// Unforeseen; the reason goes to the log only.
+    Internal(String),
 }
 
 impl RpcError {
-    pub(super) fn internal(message: &str) -> Self {
-        Self { code: -32_603, message: message.to_owned() }
+    pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self::Answer { code, message: message.into(), data: None }
+    }
+
+    pub(super) fn internal(reason: &str) -> Self {
+        Self::Internal(reason.to_owned())
     }
 }
 
 impl From<worker::Error> for RpcError {
     fn from(error: worker::Error) -> Self {
-        Self::internal(&error.to_string())
+        Self::Internal(error.to_string())
     }
 }
 
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
-        Self::internal(&error.to_string())
+        Self::Internal(error.to_string())
     }
 }
 
 impl From<serde_json::Error> for RpcError {
     fn from(error: serde_json::Error) -> Self {
-        Self::internal(&error.to_string())
+        Self::Internal(error.to_string())
     }
 }

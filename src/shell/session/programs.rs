@@ -5,23 +5,26 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use serde_json::{Map, Value};
-use worker::{Delay, Request, Response};
+use worker::{Request, Response};
 
 use super::answers::tool_error;
+use super::exchange::Exchange;
+use super::native::items_of;
 use super::outcome::{Failure, RpcError};
 use super::{Session, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::engine::program::compile_program;
-use crate::engine::{Decider, DecisionItem, PauseTarget, ProgramRow, Report, report_of_pause};
+use crate::engine::{CallStatus, Decider, DecisionItem, Execution, PauseTarget, ProgramRow, Report, report_of_pause};
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
 use crate::protocol::errors::WireError;
+use crate::protocol::outgoing::progress;
 use crate::protocol::text::bounded;
 use crate::session::failure::{Disposition, classify};
 use crate::session::id::ExecutionId;
 use crate::session::stream::Awaits;
 use crate::session::tools::{PENDING_LINES, RELAYED_CHARACTERS, ReportContext, execution_not_found, report_result};
 use crate::session::{ElicitationMode, Modes, SessionMeta};
-use crate::shell::clock::now;
+use crate::shell::clock::{now, sleep};
 use crate::shell::http::{internal_error, own_request, platform_failure};
 use crate::shell::invoke::Caller;
 use crate::shell::organization::read_own_body;
@@ -40,9 +43,8 @@ const HOLDER_RESTARTS: &str =
 impl Session {
     pub(super) async fn execute(
         self: &Rc<Self>,
-        meta: &Rc<SessionMeta>,
+        exchange: &Rc<Exchange>,
         arguments: &Map<String, Value>,
-        stream: Option<u32>,
     ) -> Result<String, RpcError> {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             return Ok(tool_error("bad_arguments", "execute needs { code: string }, the program's text."));
@@ -51,33 +53,59 @@ impl Session {
             Ok(program) => program,
             Err(error) => return Ok(tool_error("program_refused", &error.to_string())),
         };
+        let program = ProgramRow {
+            source: code.to_owned(),
+            compiled: program.javascript,
+            lines: program.lines,
+            direct: None,
+            trace: exchange.trace(),
+        };
+        self.start(exchange, program).await
+    }
+
+    /// Starts an execution and gives its first report as a result.
+    pub(super) async fn start(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        program: ProgramRow,
+    ) -> Result<String, RpcError> {
         let runner = self.runner()?;
-        let caller = caller_of(meta);
+        let caller = caller_of(&exchange.meta);
         runner.load_open(&caller)?;
-        if runner.sandboxes() >= SANDBOXES {
+        let needs_sandbox = program.direct.is_none();
+        if needs_sandbox && runner.sandboxes() >= SANDBOXES {
             runner.suspend_waiting();
         }
-        if runner.sandboxes() >= SANDBOXES || runner.open().len() >= OPEN_EXECUTIONS {
+        if needs_sandbox && runner.sandboxes() >= SANDBOXES || runner.open().len() >= OPEN_EXECUTIONS {
             return Ok(tool_error(
                 "too_many_programs",
-                "This session runs too many programs at once. Wait until one has ended, or decide on those that wait.",
+                "This session runs too much at once. Wait until something has ended, or decide on what waits.",
             ));
         }
         let _driver = runner.drive();
-        let program = ProgramRow { source: code.to_owned(), compiled: program.javascript, lines: program.lines };
         let live = runner.start(caller, program)?;
-        self.link_stream(stream, Awaits::Execution(live.id.clone()));
-        let report = self.first_report(&live).await?;
-        self.worded(&report, meta.modes.elicitation, meta, false)
+        exchange.wait_for(Awaits::Execution(live.id.clone()));
+        self.report_on_exchange(exchange, &live).await
+    }
+
+    /// The first report of an execution, or what answers in the client led to after it.
+    pub(super) async fn report_on_exchange(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        live: &Rc<Live>,
+    ) -> Result<String, RpcError> {
+        let report = self.first_report(live, exchange).await?;
+        let asked = self.ask_natively(exchange, live, report.clone()).await?;
+        let (report, asked) = asked.unwrap_or((report, false));
+        self.worded(&report, live, exchange.meta.modes.elicitation, &exchange.meta, asked)
     }
 
     pub(super) async fn resume(
         self: &Rc<Self>,
-        meta: &Rc<SessionMeta>,
-        context: &Context,
+        exchange: &Rc<Exchange>,
         arguments: &Map<String, Value>,
-        stream: Option<u32>,
     ) -> Result<String, RpcError> {
+        let (meta, context) = (&exchange.meta, &exchange.context);
         let Some(text) = arguments.get("executionId").and_then(Value::as_str) else {
             return Ok(tool_error(
                 "bad_arguments",
@@ -92,10 +120,10 @@ impl Session {
             return Ok(execution_not_found());
         };
         let mode = meta.modes.elicitation;
-        self.link_stream(stream, Awaits::Pause { execution_id: text.to_owned(), mode });
+        exchange.wait_for(Awaits::Pause { execution_id: text.to_owned(), mode });
         let request = ResumeRequest { mode, decision };
         if id.session == self.runner()?.object_id() {
-            return self.resume_here(meta, context, &id.pause, &request).await;
+            return self.resume_here(meta, context, &id.pause, &request, Some(exchange)).await;
         }
         self.resume_elsewhere(context, &id, &request).await
     }
@@ -136,11 +164,13 @@ impl Session {
         let Some(meta) = self.meta()?.filter(|meta| meta.is_owned_by(&context.principal)) else {
             return Err(WireError::session_not_found().into());
         };
-        match self.resume_here(&meta, context, pause, &asked).await {
+        match self.resume_here(&meta, context, pause, &asked, None).await {
             Ok(text) => Ok(worker::ResponseBuilder::new()
                 .with_header("content-type", "application/json")?
                 .fixed(text.into_bytes())),
-            Err(error) => Ok(internal_error(&error.message, None)?),
+            Err(RpcError::Internal(reason)) => Ok(internal_error(&reason, None)?),
+            Err(RpcError::Unavailable) => Err(WireError::storage_unavailable().into()),
+            Err(RpcError::Answer { message, .. }) => Err(WireError::bad_request(message).into()),
         }
     }
 
@@ -150,6 +180,7 @@ impl Session {
         context: &Context,
         pause: &str,
         request: &ResumeRequest,
+        exchange: Option<&Rc<Exchange>>,
     ) -> Result<String, RpcError> {
         let runner = self.runner()?;
         let caller = caller_of(meta);
@@ -167,24 +198,44 @@ impl Session {
                 return Ok(tool_error("too_long_to_relay", TOO_LONG_TO_RELAY));
             }
         }
+        runner.step(&live, Execution::client_returned);
         runner.wake_all();
-        let wait = Delay::from(Duration::from_millis(runner.settings.resume_wait_ms));
-        let outcome = self.outcome_of_pause(live, pause, &caller);
-        let (outcome, wait) = (std::pin::pin!(outcome), std::pin::pin!(wait));
-        let (report, still_waiting) = match select(outcome, wait).await {
-            Either::Left((report, _)) => (report?, false),
-            Either::Right(((), _)) => {
-                let Some(live) = runner.by_pause(pause, &caller)? else {
-                    return Ok(execution_not_found());
-                };
-                let engine = live.engine.borrow();
-                let Some(row) = engine.pause(pause) else {
-                    return Ok(execution_not_found());
-                };
-                (Report::Paused(engine.open_report(row, now())), true)
-            }
+        let Some(open) = open_pause(&live, pause) else {
+            return Ok(execution_not_found());
         };
-        self.worded(&report, request.mode, meta, still_waiting)
+        let asked = match (exchange, &open) {
+            (Some(exchange), Report::Paused(paused)) if paused.id == pause => {
+                self.ask_natively(exchange, &live, open.clone()).await?
+            }
+            _ => None,
+        };
+        let (report, still_waiting) = match asked {
+            Some(settled) => settled,
+            None => self.wait_for_pause(live.clone(), pause, &caller, exchange).await?,
+        };
+        self.worded(&report, &live, request.mode, meta, still_waiting)
+    }
+
+    /// What a pause led to, waited for as long as a request may; then the pause itself, and `true`.
+    async fn wait_for_pause(
+        &self,
+        live: Rc<Live>,
+        pause: &str,
+        caller: &Caller,
+        exchange: Option<&Rc<Exchange>>,
+    ) -> Result<(Report, bool), RpcError> {
+        let runner = self.runner()?;
+        let wait = sleep(Duration::from_millis(runner.settings.resume_wait_ms));
+        let outcome = self.outcome_of_pause(live, pause, caller, exchange);
+        let (outcome, wait) = (std::pin::pin!(outcome), std::pin::pin!(wait));
+        match select(outcome, wait).await {
+            Either::Left((report, _)) => Ok((report?, false)),
+            Either::Right(((), _)) => {
+                let gone = || RpcError::internal("the execution is gone");
+                let live = runner.by_pause(pause, caller)?.ok_or_else(gone)?;
+                Ok((open_pause(&live, pause).ok_or_else(gone)?, true))
+            }
+        }
     }
 
     /// Writes the answer that the model relays, for what was reported to it and still waits. One that comes too late
@@ -197,26 +248,15 @@ impl Session {
         decision: &RelayedDecision,
         context: &Context,
     ) -> Result<bool, RpcError> {
-        let items: Vec<DecisionItem> = {
+        let items = items_of(live, pause, decision.verdict, decision.reason.as_deref());
+        // What the model was not given to show, the user cannot have accepted.
+        let long = |item: &DecisionItem| {
             let engine = live.engine.borrow();
-            let Some(row) = engine.pause(pause) else { return Ok(true) };
-            let waiting: Vec<_> = engine.undecided(row, now()).filter(|call| row.has_asked(call)).collect();
-            // What the model was not given to show, the user cannot have accepted.
-            let hidden = waiting.len() > PENDING_LINES
-                || waiting.iter().any(|call| call.arguments.chars().count() > RELAYED_CHARACTERS);
-            if hidden && decision.verdict == Verdict::Accept {
-                return Ok(false);
-            }
-            waiting
-                .into_iter()
-                .map(|call| DecisionItem {
-                    seq: call.seq,
-                    digest: call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default(),
-                    verdict: decision.verdict,
-                    reason: decision.reason.clone(),
-                })
-                .collect()
+            engine.call(item.seq).is_some_and(|call| call.arguments.chars().count() > RELAYED_CHARACTERS)
         };
+        if decision.verdict == Verdict::Accept && (items.len() > PENDING_LINES || items.iter().any(long)) {
+            return Ok(false);
+        }
         if items.is_empty() {
             return Ok(true);
         }
@@ -227,10 +267,12 @@ impl Session {
     }
 
     /// Waits for the first pause of an execution, or its end.
-    pub(super) async fn first_report(&self, live: &Rc<Live>) -> Result<Report, RpcError> {
+    async fn first_report(&self, live: &Rc<Live>, exchange: &Exchange) -> Result<Report, RpcError> {
         let runner = self.runner()?;
+        let mut told = 0;
         loop {
             let changed = runner.changed.changed();
+            exchange.tell_progress(live, &mut told);
             if let Some(report) = live.engine.borrow().first_report() {
                 return Ok(report);
             }
@@ -248,10 +290,15 @@ impl Session {
         mut live: Rc<Live>,
         pause: &str,
         caller: &Caller,
+        exchange: Option<&Rc<Exchange>>,
     ) -> Result<Report, RpcError> {
         let runner = self.runner()?;
+        let mut told = 0;
         loop {
             let changed = runner.changed.changed();
+            if let Some(exchange) = exchange {
+                exchange.tell_progress(&live, &mut told);
+            }
             let report = {
                 let engine = live.engine.borrow();
                 engine.pause(pause).and_then(|row| report_of_pause(&engine, row))
@@ -269,9 +316,10 @@ impl Session {
         }
     }
 
-    pub(super) fn worded(
+    fn worded(
         &self,
         report: &Report,
+        live: &Live,
         mode: ElicitationMode,
         holder: &SessionMeta,
         still_waiting: bool,
@@ -282,8 +330,44 @@ impl Session {
                 .ok_or_else(|| RpcError::internal("an execution id could not be written"))?,
             Report::Ended { .. } => String::new(),
         };
-        let context = ReportContext { mode, holder, holder_id: &holder_id, still_waiting };
+        let direct = live.program.direct.is_some();
+        let context = ReportContext { mode, holder, holder_id: &holder_id, still_waiting, direct };
         Ok(report_result(report, &execution_id, context))
+    }
+}
+
+/// What a pause led to; while it is open, what can still be decided of it. `None` when there is no such pause.
+fn open_pause(live: &Live, pause: &str) -> Option<Report> {
+    let engine = live.engine.borrow();
+    let row = engine.pause(pause)?;
+    report_of_pause(&engine, row).or_else(|| Some(Report::Paused(engine.open_report(row, now()))))
+}
+
+impl Exchange {
+    /// Headers of the trace that the request belongs to.
+    pub(super) fn trace(&self) -> Vec<(String, String)> {
+        let headers = self.context.trace.headers();
+        headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Tells a client that wants to know how many calls of an execution are answered, when there are more than before.
+    fn tell_progress(&self, live: &Live, told: &mut usize) {
+        let Some(token) = &self.progress_token else { return };
+        let (answered, made, waiting) = {
+            let engine = live.engine.borrow();
+            let count = |status| engine.calls().iter().filter(|call| call.status == status).count();
+            (count(CallStatus::Settled), engine.calls().len(), count(CallStatus::Waiting))
+        };
+        // Each value has to be larger than the one before.
+        let value = answered + made;
+        if value <= *told {
+            return;
+        }
+        *told = value;
+        let waits = if waiting > 0 { format!(", {waiting} waiting for a person") } else { String::new() };
+        let message = format!("{answered} of {made} calls answered{waits}");
+        #[allow(clippy::cast_precision_loss, reason = "a program makes a thousand calls at most")]
+        self.send(&progress(token, value as f64, None, Some(&message)));
     }
 }
 

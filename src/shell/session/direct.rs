@@ -1,0 +1,314 @@
+//! `tool_mode=direct`: tools of the catalog and of MCP servers, called one by one.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value, json};
+
+use super::answers::tool_error;
+use super::exchange::Exchange;
+use super::outcome::RpcError;
+use super::questions::ExchangeLink;
+use super::{Session, caller_of};
+use crate::engine::{DirectCall, ProgramRow, Resolution, error_result};
+use crate::internal::{DirectAnswer, DirectQuestion, ToolLookup};
+use crate::json::canonical_json;
+use crate::policy::may_be_sent_again;
+use crate::protocol::text::bounded;
+use crate::session::direct::{outcome_result, own_tool};
+use crate::shell::clock::now;
+use crate::shell::invoke::{CallToResolve, Caller, invoke, resolve_found};
+use crate::shell::organization;
+use crate::shell::telemetry::log;
+use crate::upstream::{McpServer, Offers, ServerError};
+
+/// How long what is known of the catalog is used without asking, in milliseconds.
+const FRESH_MS: u64 = 5_000;
+/// Tools that are remembered.
+const REMEMBERED: usize = 200;
+
+/// What this object remembers of the catalog.
+pub(super) struct Directory {
+    catalog: u64,
+    checked_at: u64,
+    first_page: Option<Rc<str>>,
+    tools: BTreeMap<String, Rc<ToolLookup>>,
+}
+
+/// The MCP servers of a session.
+pub(super) struct Servers {
+    servers: Vec<Rc<dyn McpServer>>,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        #[cfg(feature = "conformance")]
+        let servers: Vec<Rc<dyn McpServer>> = vec![Rc::new(crate::upstream::fixtures::Fixtures)];
+        #[cfg(not(feature = "conformance"))]
+        let servers = Vec::new();
+        Self { servers }
+    }
+}
+
+impl Servers {
+    /// What any of them offers.
+    pub(super) fn offers(&self) -> Offers {
+        self.servers.iter().fold(Offers::default(), |all, server| all.or(server.offers()))
+    }
+
+    fn offering(&self, offers: impl Fn(Offers) -> bool) -> impl Iterator<Item = &Rc<dyn McpServer>> {
+        self.servers.iter().filter(move |server| offers(server.offers()))
+    }
+}
+
+/// Whether a server offers something.
+type Offered = fn(Offers) -> bool;
+
+/// Which servers are asked for a method, and the name of the list that its result is, where it is one.
+fn serves(method: &str) -> Option<(Offered, Option<&'static str>)> {
+    Some(match method {
+        "resources/list" => (|offers| offers.resources, Some("resources")),
+        "resources/templates/list" => (|offers| offers.resources, Some("resourceTemplates")),
+        "resources/read" => (|offers| offers.resources, None),
+        "resources/subscribe" | "resources/unsubscribe" => (|offers| offers.subscriptions, None),
+        "prompts/list" => (|offers| offers.prompts, Some("prompts")),
+        "prompts/get" => (|offers| offers.prompts, None),
+        "completion/complete" => (|offers| offers.completions, None),
+        _ => return None,
+    })
+}
+
+impl Session {
+    /// A method that MCP servers answer.
+    pub(super) async fn pass_on(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<String, RpcError> {
+        let unknown = || RpcError::new(-32_601, format!("Method not found: {}", bounded(method, 100)));
+        let (offers, list) = serves(method).ok_or_else(unknown)?;
+        let servers: Vec<Rc<dyn McpServer>> = self.servers.offering(offers).cloned().collect();
+        if servers.is_empty() {
+            return Err(unknown());
+        }
+        if list.is_some() && params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
+            return Err(RpcError::new(-32_602, "Invalid cursor"));
+        }
+        let mut all = Vec::new();
+        let mut missing = ServerError::Unknown(method.to_owned());
+        for server in servers {
+            match self.ask_server(exchange, &server, method, params.clone()).await {
+                Ok(mut result) => match list {
+                    None => return Ok(result.to_string()),
+                    Some(key) => {
+                        if let Some(Value::Array(items)) = result.get_mut(key).map(Value::take) {
+                            all.extend(items);
+                        }
+                    }
+                },
+                Err(error @ ServerError::Unknown(_)) => missing = error,
+                Err(error) => return Err(rpc_error(error)),
+            }
+        }
+        match list {
+            Some(key) => Ok(json!({ key: all }).to_string()),
+            None => Err(rpc_error(missing)),
+        }
+    }
+
+    async fn ask_server(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        server: &Rc<dyn McpServer>,
+        method: &str,
+        mut params: Map<String, Value>,
+    ) -> Result<Value, ServerError> {
+        params.remove("_meta");
+        let link = Rc::new(ExchangeLink(Rc::clone(exchange)));
+        server.handle(method, params, link).await
+    }
+
+    /// `tools/list` in direct mode: the gateway's own tool, the servers', the catalog's, each in an order that stays.
+    pub(super) async fn list_direct_tools(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        params: &Map<String, Value>,
+    ) -> Result<Rc<str>, RpcError> {
+        let bad_cursor = || RpcError::new(-32_602, "Invalid cursor");
+        let after = match params.get("cursor") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(cursor)) => Some(read_cursor(cursor).ok_or_else(bad_cursor)?),
+            Some(_) => return Err(bad_cursor()),
+        };
+        if let Some(after) = after {
+            let page = self.ask_directory(&exchange.meta.organization, DirectQuestion::Page { after }).await?;
+            return Ok(page_text(&page, Vec::new()).into());
+        }
+        let known = self.directory.borrow().as_ref().filter(|known| is_fresh(known)).and_then(|d| d.first_page.clone());
+        if let Some(text) = known {
+            return Ok(text);
+        }
+        let page = DirectQuestion::Page { after: String::new() };
+        let page = self.ask_directory(&exchange.meta.organization, page).await?;
+        let mut first = vec![own_tool().to_string()];
+        for server in self.servers.offering(|offers| offers.tools).cloned().collect::<Vec<_>>() {
+            let list = self.ask_server(exchange, &server, "tools/list", Map::new()).await;
+            match list {
+                Ok(list) => {
+                    let tools = list.get("tools").and_then(Value::as_array).into_iter().flatten();
+                    first.extend(tools.map(ToString::to_string));
+                }
+                // One dead server hides nobody else's tools.
+                Err(error) => {
+                    log("mcp_server_unavailable", json!({ "server": server.name(), "reason": error.to_string() }));
+                }
+            }
+        }
+        let text: Rc<str> = page_text(&page, first).into();
+        if let Some(known) = self.directory.borrow_mut().as_mut() {
+            known.first_page = Some(Rc::clone(&text));
+        }
+        Ok(text)
+    }
+
+    /// Asks the organization, and notes the catalog's version.
+    async fn ask_directory(&self, organization: &str, question: DirectQuestion) -> Result<DirectAnswer, RpcError> {
+        let answer = organization::direct(&self.env, organization, &question).await.map_err(|error| {
+            log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
+            RpcError::Unavailable
+        })?;
+        let mut slot = self.directory.borrow_mut();
+        let changed = slot.as_ref().is_none_or(|known| known.catalog != answer.catalog);
+        if changed {
+            let tools = BTreeMap::new();
+            *slot = Some(Directory { catalog: answer.catalog, checked_at: now(), first_page: None, tools });
+        } else if let Some(known) = slot.as_mut() {
+            known.checked_at = now();
+        }
+        drop(slot);
+        Ok(answer)
+    }
+
+    async fn tool_named(&self, organization: &str, name: &str) -> Result<Rc<ToolLookup>, RpcError> {
+        let known =
+            self.directory.borrow().as_ref().filter(|known| is_fresh(known)).and_then(|d| d.tools.get(name).cloned());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let answer = self.ask_directory(organization, DirectQuestion::Name(name.to_owned())).await?;
+        let none = ToolLookup { tool: None, source: None, suggestions: Vec::new() };
+        let lookup = Rc::new(answer.lookup.unwrap_or(none));
+        if lookup.tool.is_some()
+            && let Some(directory) = self.directory.borrow_mut().as_mut()
+        {
+            if directory.tools.len() >= REMEMBERED {
+                directory.tools.clear();
+            }
+            directory.tools.insert(name.to_owned(), Rc::clone(&lookup));
+        }
+        Ok(lookup)
+    }
+
+    /// Calls one tool by its name.
+    pub(super) async fn call_direct(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<String, RpcError> {
+        for server in self.servers.offering(|offers| offers.tools).cloned().collect::<Vec<_>>() {
+            let params = Map::from_iter([
+                ("name".to_owned(), Value::String(name.to_owned())),
+                ("arguments".to_owned(), Value::Object(arguments.clone())),
+            ]);
+            if server.may_repeat() {
+                exchange.may_be_repeated("tools/call", params.clone());
+            }
+            // These servers are part of the gateway and only read; what a policy says of others comes with them.
+            match self.ask_server(exchange, &server, "tools/call", params).await {
+                Ok(result) => return Ok(result.to_string()),
+                Err(ServerError::Unknown(_)) => exchange.must_not_be_repeated(),
+                Err(error) => return Err(rpc_error(error)),
+            }
+        }
+        let lookup = self.tool_named(&exchange.meta.organization, name).await?;
+        let Some(tool) = &lookup.tool else {
+            return Err(RpcError::new(-32_602, format!("Unknown tool: {}", bounded(name, 100))));
+        };
+        let canonical: Rc<str> = canonical_json(&Value::Object(arguments.clone())).into();
+        let call = CallToResolve {
+            execution: String::new(),
+            seq: 0,
+            address: tool.address.clone(),
+            arguments: Rc::clone(&canonical),
+        };
+        let caller = Caller { trace: exchange.trace(), ..caller_of(&exchange.meta) };
+        let (resolution, prepared) = match resolve_found(&caller, &call, &lookup, Value::Object(arguments.clone())) {
+            Ok(found) => found,
+            // Wrong arguments, a forbidden tool: known before anybody is asked.
+            Err(error) => return Ok(outcome_result(&error_result(&error))),
+        };
+        let asks = !matches!(resolution, Resolution::Ready { ask: false, .. });
+        if asks || !may_be_sent_again(tool, false) {
+            // Somebody is asked, or it must not be sent twice: then it is journaled, as a program of one call.
+            exchange.open_stream();
+            let program = ProgramRow {
+                source: format!("await tools.{}({})", tool.address, canonical),
+                compiled: String::new(),
+                lines: Vec::new(),
+                direct: Some(DirectCall { address: tool.address.clone(), arguments: canonical }),
+                trace: exchange.trace(),
+            };
+            return self.start(exchange, program).await;
+        }
+        if let Value::Object(params) = json!({ "name": name, "arguments": arguments }) {
+            exchange.may_be_repeated("tools/call", params);
+        }
+        let started = now();
+        let runner = self.runner()?;
+        let outcome = invoke(&self.env, &runner.settings, &caller, &prepared).await;
+        log(
+            "mcp_tool_call",
+            json!({
+                "address": tool.address,
+                "outcome": if outcome.starts_with(r#"{"ok":true"#) { "ok" } else { "error" },
+                "durationMs": now().saturating_sub(started),
+            }),
+        );
+        Ok(outcome_result(&outcome))
+    }
+}
+
+fn is_fresh(directory: &Directory) -> bool {
+    now().saturating_sub(directory.checked_at) < FRESH_MS
+}
+
+fn rpc_error(error: ServerError) -> RpcError {
+    match error {
+        ServerError::Rpc { code, message, data } => RpcError::Answer { code, message, data },
+        ServerError::Unknown(what) => RpcError::new(-32_602, format!("Unknown: {}", bounded(&what, 200))),
+        ServerError::ClientCannotBeAsked(why) => {
+            RpcError::new(-32_600, format!("This needs an answer of the client, which cannot be asked: {why}"))
+        }
+    }
+}
+
+fn page_text(page: &DirectAnswer, mut tools: Vec<String>) -> String {
+    tools.extend(page.tools.iter().cloned());
+    let next = page.next.as_ref().map(|after| format!(r#","nextCursor":"{}""#, URL_SAFE_NO_PAD.encode(after)));
+    format!(r#"{{"tools":[{}]{}}}"#, tools.join(","), next.unwrap_or_default())
+}
+
+/// The address in a cursor of [`page_text`]; `None` for anything else.
+fn read_cursor(cursor: &str) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    String::from_utf8(bytes).ok().filter(|address| address.contains('.') && address.len() <= 1_024)
+}
+
+/// The message of a call that has no object as its arguments.
+pub(super) fn bad_arguments() -> String {
+    tool_error("bad_arguments", "The arguments of a tool have to be an object.")
+}

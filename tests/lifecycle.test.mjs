@@ -1,0 +1,405 @@
+// What a session leaves behind: while it lives, when it has ended, and when a later release opens its storage.
+// `SESSIONS=1000 npm test -- lifecycle` opens more of them.
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { approve, decide, decline, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
+
+const SESSIONS = Number(process.env.SESSIONS ?? 200);
+/** How many of them are in use at the same time. */
+const AT_ONCE = 8;
+
+const SESSION = "SessionDurableObject";
+const DELETE_ITEM = "return (await tools.demo.deleteItem({ id: 'item-1' })).ok";
+const call = (code, id) => ({ jsonrpc: "2.0", id, method: "tools/call", params: { name: "execute", arguments: { code } } });
+
+/** Rows of every table of an object that the gateway wrote: `{table: count}`. Empty when it holds nothing. */
+async function contents(gateway, id) {
+  // Tables of SQLite and of the platform are not the gateway's.
+  const tables = (await gateway.sql(SESSION, id, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*' AND name NOT GLOB '_cf_*'")) ?? [];
+  const counts = {};
+  for (const { name } of tables) counts[name] = (await gateway.sql(SESSION, id, `SELECT COUNT(*) AS n FROM "${name}"`))[0].n;
+  return counts;
+}
+
+const isWiped = async (gateway, id) => Object.keys(await contents(gateway, id)).length === 0;
+const storedMeta = async (gateway, id) => JSON.parse((await gateway.sql(SESSION, id, "SELECT value FROM meta WHERE key = 'session-meta'"))[0].value);
+
+/** Sends a program, reads only the stream's first event, and drops the connection. Gives that event's id. */
+async function callAndHangUp(session, code, id) {
+  const hangUp = new AbortController();
+  const response = await session.send(call(code, id), { signal: hangUp.signal });
+  let text = "";
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    if (text.includes("\n\n")) break;
+  }
+  hangUp.abort();
+  return /^id: (.+)$/m.exec(text)[1];
+}
+
+/** The messages that a stream still has after an event. */
+async function readAgain(session, lastEventId) {
+  const messages = [];
+  for await (const { data } of session.stream({ lastEventId })) if (data !== "") messages.push(JSON.parse(data));
+  return messages;
+}
+
+/** Runs `work` for 0 … count - 1, a few at a time. */
+async function inTurns(count, work) {
+  let next = 0;
+  const worker = async () => {
+    while (next < count) await work(next++);
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, count) }, worker));
+}
+
+test(`${SESSIONS} sessions that were used leave tombstones, and then nothing`, { timeout: 120_000 + SESSIONS * 1_000 }, async (t) => {
+  const gateway = await startGateway({ vars: { APPROVAL_WINDOW_MS: "8000", TOMBSTONE_MS: "5000", STREAM_RETENTION_MS: "60000", RESUME_WAIT_MS: "5000" } });
+  t.after(() => gateway.stop());
+  const ended = [];
+  const since = performance.now();
+  await inTurns(SESSIONS, async (index) => {
+    // Few organizations: each has an object of its own to start.
+    const organization = `org${index % 4}`;
+    const approver = { token: devToken({ account: `user${index}`, organization, roles: ["approver"] }) };
+    const session = await openSession(gateway, { token: devToken({ account: `user${index}`, organization }) });
+    const run = async (code) => (await session.tool("execute", { code })).structuredContent;
+
+    assert.equal((await run("return (await tools.demo.getItem({ id: 'item-2' })).data.id")).result, "item-2");
+    const event = await callAndHangUp(session, "return (await tools.demo.listItems({})).ok", "lost");
+    const [answer, ...more] = await readAgain(session, event);
+    assert.deepEqual([answer.id, answer.result.structuredContent.result, more], ["lost", true, []]);
+    const pause = await run(DELETE_ITEM);
+    assert.equal(pause.status, "user_approval_required");
+
+    const fate = ["approved", "declined", "decided later", "expires"][index % 4];
+    if (fate === "approved") await approve(gateway, pause, approver);
+    if (fate === "declined") await decline(gateway, pause, "no", approver);
+    if (fate === "approved" || fate === "declined") {
+      const outcome = (await session.tool("resume", { executionId: pause.executionId })).structuredContent;
+      assert.deepEqual([outcome.status, typeof outcome.result], ["completed", "boolean"]);
+    }
+    assert.equal((await session.del()).status, 200);
+    const { meta, execution, pause: pauses, ...rest } = await contents(gateway, session.id);
+    // What a person decides, or has decided, is kept for a while; see ARCHITECTURE.md.
+    assert.deepEqual([meta > 0, execution, pauses], [true, 1, 1], `${fate}: ${JSON.stringify(rest)}`);
+    const { journal, ...others } = rest;
+    assert.ok(journal > 0 && Object.values(others).every((count) => count === 0), `${fate}: ${JSON.stringify(rest)}`);
+    const kept = await gateway.sql(SESSION, session.id, "SELECT DISTINCT execution FROM journal");
+    assert.equal(kept.length, 1, "the programs that asked nobody are forgotten at once");
+    assert.equal((await storedMeta(gateway, session.id)).terminated.reason, "deleted");
+    if (fate === "decided later") await approve(gateway, pause, approver);
+    ended.push({ session, pause, fate, approver });
+  });
+  t.diagnostic(`${SESSIONS} sessions in ${Math.round(performance.now() - since)} ms`);
+
+  await waitFor(async () => (await Promise.all(ended.map(({ session }) => isWiped(gateway, session.id)))).every(Boolean), {
+    timeout: 60_000,
+    interval: 500,
+    what: "every object is wiped",
+  });
+  // Nor will anything wake them.
+  assert.deepEqual(await gateway.sql(SESSION, "metadata", "SELECT actor_id FROM _cf_ALARM"), []);
+  for (const { session, pause, fate, approver } of ended.slice(0, 8)) {
+    const { status, error } = await session.call("ping");
+    assert.deepEqual([status, error.message], [404, "Session not found"], fate);
+    await assert.rejects(shownPause(gateway, pause, approver), (error) => error.status === 404, fate);
+    assert.equal((await decide(gateway, pause, { action: "accept", digest: "0".repeat(64) }, approver)).status, 404, fate);
+    assert.ok(await isWiped(gateway, session.id), "asking has stored nothing");
+  }
+  assert.deepEqual(gateway.logs("mcp_internal_error"), []);
+  assert.deepEqual(gateway.logs("mcp_session_unaddressable_alarm_cleanup"), []);
+  const reasons = Map.groupBy(gateway.logs("mcp_session_terminated"), ({ reason }) => reason);
+  assert.deepEqual([...reasons.keys()], ["deleted"]);
+  assert.equal(reasons.get("deleted").length, SESSIONS);
+});
+
+test("sessions that nobody deletes end the same way", async (t) => {
+  const gateway = await startGateway({ vars: { SESSION_IDLE_TIMEOUT_MS: "1500", APPROVAL_WINDOW_MS: "3000", TOMBSTONE_MS: "1000" } });
+  t.after(() => gateway.stop());
+  const sessions = await Promise.all(Array.from({ length: 10 }, (_, index) => openSession(gateway, { token: devToken({ account: `user${index}` }) })));
+  for (const session of sessions.slice(0, 5)) await session.tool("execute", { code: DELETE_ITEM });
+  await callAndHangUp(sessions[9], "return 1", "lost");
+  await waitFor(async () => (await Promise.all(sessions.map(({ id }) => isWiped(gateway, id)))).every(Boolean), { timeout: 30_000, interval: 250, what: "every object is wiped" });
+  assert.deepEqual(await gateway.sql(SESSION, "metadata", "SELECT actor_id FROM _cf_ALARM"), []);
+  assert.ok(gateway.logs("mcp_session_terminated").every(({ reason }) => reason === "idle"));
+});
+
+test("while a session lives, what ended is forgotten after its time", async (t) => {
+  const gateway = await startGateway({ vars: { EXECUTION_RETENTION_MS: "1200", STREAM_RETENTION_MS: "800" } });
+  t.after(() => gateway.stop());
+  const session = await openSession(gateway);
+  const event = await callAndHangUp(session, "return (await tools.demo.getItem({ id: 'item-1' })).ok", "lost");
+  await readAgain(session, event);
+  const waiting = (await session.tool("execute", { code: DELETE_ITEM })).structuredContent;
+  await waitFor(async () => {
+    const { meta, execution, pause, journal, ...others } = await contents(gateway, session.id);
+    return meta > 0 && execution === 1 && pause === 1 && journal > 0 && Object.values(others).every((count) => count === 0);
+  });
+  await assert.rejects(readAgain(session, event), (error) => error.status === 400);
+  const approver = { token: devToken({ roles: ["approver"] }) };
+  await approve(gateway, waiting, approver);
+  await waitFor(async () => {
+    const { meta, ...others } = await contents(gateway, session.id);
+    return meta > 0 && Object.values(others).every((count) => count === 0);
+  });
+  assert.equal((await session.call("ping")).status, 200);
+  assert.equal((await session.tool("resume", { executionId: waiting.executionId })).structuredContent.status, "execution_not_found");
+});
+
+// ---- who a session belongs to, and what is no session ---------------------------------------------------------------------
+
+let gateway;
+before(async () => {
+  gateway = await startGateway({ vars: { RESUME_WAIT_MS: "3000" } });
+});
+after(() => gateway.stop());
+
+/** Every file below the state folder with what it holds. */
+const snapshot = (one) => readdirSync(one.stateDir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile() && !entry.name.endsWith("-shm")).map((entry) => join(entry.parentPath, entry.name)).sort().map((path) => [path, createHash("sha256").update(readFileSync(path)).digest("hex")]);
+
+test("probing unknown ids writes nothing, by whatever door", async (t) => {
+  const own = await startGateway({ vars: { TOMBSTONE_MS: "300" } });
+  t.after(() => own.stop());
+  const session = await openSession(own);
+  await session.tool("execute", { code: "return await tools.search({ query: 'item' })" });
+  const wiped = await openSession(own);
+  await wiped.del();
+  await waitFor(() => isWiped(own, wiped.id));
+  const [organization] = await own.objects("OrganizationDurableObject");
+  const ids = ["x", "0".repeat(64), "f".repeat(64), session.id.toUpperCase(), session.id.replace(/.$/, (digit) => (digit === "0" ? "1" : "0")), organization, wiped.id];
+  const known = await own.objects(SESSION);
+  const before = snapshot(own);
+
+  const headers = (id) => ({ authorization: `Bearer ${devToken()}`, "mcp-session-id": id, "content-type": "application/json" });
+  const approver = { authorization: `Bearer ${devToken({ roles: ["approver"] })}`, "content-type": "application/json" };
+  for (const id of ids) {
+    const execution = /^[0-9a-f]{64}$/.test(id) ? `exec_${Buffer.concat([Buffer.from(id, "hex"), Buffer.alloc(12)]).toString("base64url")}` : "exec_x";
+    const api = `/api/mcp-sessions/${id}/executions/${execution}`;
+    for (const [path, init] of [
+      ["/mcp", { method: "POST", headers: headers(id), body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping" }) }],
+      ["/mcp", { method: "POST", headers: headers(id), body: JSON.stringify(call("return 1", 1)) }],
+      ["/mcp", { method: "POST", headers: headers(id), body: JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }) }],
+      ["/mcp", { method: "GET", headers: { ...headers(id), accept: "text/event-stream" } }],
+      ["/mcp", { method: "GET", headers: { ...headers(id), accept: "text/event-stream", "last-event-id": "1-0" } }],
+      ["/mcp", { method: "DELETE", headers: headers(id) }],
+      [api, { headers: approver }],
+      [`${api}/resume`, { method: "POST", headers: approver, body: JSON.stringify({ action: "accept", digest: "0".repeat(64) }) }],
+      [`/resume/${execution}?mcp_session_id=${id}`, {}],
+    ]) {
+      const response = await own.fetch(path, init);
+      assert.equal(response.status, 404, `${init.method} ${path} with ${id}: ${await response.text()}`);
+      if (path === "/mcp") assert.equal((await response.json()).error.message, "Session not found");
+      else await response.body?.cancel();
+    }
+    const resumed = await openSession(gateway);
+    const answer = await resumed.tool("resume", { executionId: execution });
+    assert.equal(answer.structuredContent.status, "execution_not_found", id);
+  }
+  assert.deepEqual(await own.objects(SESSION), known);
+  assert.deepEqual(snapshot(own), before, "not a byte");
+  assert.equal((await session.call("ping")).status, 200);
+});
+
+test("the same account keeps its session whatever form its token has", async () => {
+  const session = await openSession(gateway);
+  const ping = (authorization) => session.send({ jsonrpc: "2.0", id: 1, method: "ping" }, { headers: { authorization } });
+  for (const authorization of ["Bearer dev:ada@acme:admin", "bearer dev:ada@acme", "BEARER   dev:ada@acme"]) {
+    assert.equal((await ping(authorization)).status, 200, authorization);
+  }
+  for (const authorization of ["Bearer dev:ada@acme:approver", "Bearer dev:eve@acme", "Bearer dev:ada@other", "Bearer dev:Ada@acme"]) {
+    assert.equal((await ping(authorization)).status, 403, authorization);
+  }
+  assert.equal((await ping("Bearer dev:ada@acme:owner")).status, 401);
+  assert.equal((await ping("Bearer dev:ada@acme:admin")).status, 200, "those who were refused changed nothing");
+  const deleted = await session.request("DELETE", { headers: { authorization: "Bearer dev:ada@acme:admin" } });
+  assert.equal(deleted.status, 200);
+  assert.equal((await ping("Bearer dev:ada@acme")).status, 404);
+});
+
+test("DELETE ends the session although its client goes away at once", async () => {
+  const { hostname, port, host } = new URL(gateway.url);
+  const sessions = await Promise.all(Array.from({ length: 20 }, () => openSession(gateway)));
+  const deleteAndHangUp = (session) =>
+    new Promise((done, failed) => {
+      const request = `DELETE /mcp HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${devToken()}\r\nMcp-Session-Id: ${session.id}\r\n\r\n`;
+      const socket = connect(Number(port), hostname, () => socket.write(request, () => socket.destroy()));
+      socket.once("close", done).once("error", failed);
+    });
+  await Promise.all(sessions.map(deleteAndHangUp));
+  // The file is looked at, because a request would wake what has to happen by itself.
+  for (const session of sessions) await waitFor(async () => (await storedMeta(gateway, session.id)).terminated?.reason === "deleted", { what: "the session is torn down" });
+  for (const session of sessions) assert.equal((await session.call("ping")).error.message, "Session timed out, please reconnect");
+});
+
+// ---- storage of other releases --------------------------------------------------------------------------------------------
+
+const FIXTURE = new URL("./fixtures/session-v1.sql", import.meta.url);
+
+const wireId = (session, pause) => `exec_${Buffer.concat([Buffer.from(session, "hex"), Buffer.from(pause, "base64url")]).toString("base64url")}`;
+
+/** The file that holds an object's storage. */
+const fileOf = (one, id) => join(one.stateDir, readdirSync(one.stateDir, { recursive: true }).find((path) => path.endsWith(join(`-${SESSION}`, `${id}.sqlite`))));
+
+async function editStorage(one, id, edit) {
+  const { DatabaseSync } = await import("node:sqlite");
+  const database = new DatabaseSync(fileOf(one, id));
+  try {
+    return edit(database);
+  } finally {
+    // Brings what is in the log into the file and removes the log.
+    database.close();
+  }
+}
+
+/** A gateway on a state folder that outlives its stops. */
+async function startOnOwnState(t, vars) {
+  const stateDir = mkdtempSync(join(tmpdir(), "countersign-state-"));
+  const own = await startGateway({ stateDir, vars });
+  t.after(async () => {
+    await own.stop();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
+  return own;
+}
+
+/** A session whose storage is a dump's, as if it had been written a moment ago. Gives it and its pause's id on the wire. */
+async function openDump(own, dump) {
+  // An id has to be one that the platform made for this namespace, so that of a session which was opened just now.
+  const session = await openSession(own);
+  await own.stop();
+  const text = readFileSync(dump, "utf8");
+  const takenAt = Number(/^-- Taken at (\d+)/m.exec(text)[1]);
+  const [, id] = /session was\s+-- ([0-9a-f]{64})/.exec(text);
+  const [, pause] = /^INSERT INTO pause VALUES \('([\w-]+)'/m.exec(text);
+  const shift = Date.now() - takenAt;
+  const isTime = (time) => Math.abs(time - takenAt) < 2 * 86_400_000;
+  const sql = text
+    .replaceAll(/\b\d{13}\b/g, (digits) => (isTime(Number(digits)) ? String(Number(digits) + shift) : digits))
+    .replaceAll(wireId(id, pause), wireId(session.id, pause))
+    .replaceAll(id, session.id);
+  const file = fileOf(own, session.id);
+  for (const end of ["", "-wal", "-shm"]) rmSync(`${file}${end}`, { force: true });
+  const { DatabaseSync } = await import("node:sqlite");
+  const database = new DatabaseSync(file);
+  database.exec(sql);
+  database.close();
+  await own.start();
+  return { session, executionId: wireId(session.id, pause) };
+}
+
+test("storage of layout 1 opens: the session works, its approval is decided, its streams are read again", async (t) => {
+  const own = await startOnOwnState(t, { RESUME_WAIT_MS: "5000", EXECUTION_RECOVERY_MS: "500" });
+  const { session, executionId } = await openDump(own, FIXTURE);
+  const pause = { executionId, sessionId: session.id };
+  const approver = { token: devToken({ roles: ["approver"] }) };
+
+  assert.deepEqual((await session.call("tools/list")).result.tools.map(({ name }) => name), ["execute", "resume", "skills"]);
+  assert.equal((await session.call("ping", {}, { headers: { authorization: `Bearer ${devToken({ account: "eve" })}` } })).status, 403);
+
+  // Streams that were answered.
+  const [answer, ...more] = await readAgain(session, "1-0");
+  assert.deepEqual(more, []);
+  assert.deepEqual([answer.id, answer.result.structuredContent.result], [2, "demo.deleteItem"]);
+  const [asked] = await readAgain(session, "2-0");
+  assert.deepEqual([asked.id, asked.result.structuredContent.executionId], [3, executionId]);
+  assert.deepEqual(await readAgain(session, "2-1"), []);
+  await assert.rejects(readAgain(session, "4-0"), (error) => error.status === 400);
+
+  // What waits.
+  const shown = await shownPause(own, pause, approver);
+  assert.equal(shown.structured.state, "waiting");
+  assert.match(shown.structured.program, /deleteItem/);
+  const [item] = shown.structured.items;
+  assert.deepEqual([item.address, item.arguments], ["demo.deleteItem", '{"id":"item-3"}']);
+  // The resume that was open when the object went away is still to be answered.
+  const late = readAgain(session, "3-0");
+  assert.equal((await approve(own, pause, approver)).status, 200);
+  const outcome = (await session.tool("resume", { executionId })).structuredContent;
+  assert.deepEqual([outcome.status, outcome.result], ["completed", { name: "Broken keyboard", gone: true }]);
+  assert.deepEqual(await late.then(([message]) => [message.id, message.result.structuredContent]), ["waits", outcome]);
+  const calls = await (await own.fetch("/demo/calls", { headers: { authorization: `Bearer ${devToken()}` } })).json();
+  assert.equal(calls.deleteItem, 1);
+  assert.equal(calls.getItem ?? 0, 0, "what was settled is not called again");
+
+  // New work, on streams with numbers that were never used.
+  const event = await callAndHangUp(session, "return 'new'", "new");
+  assert.ok(Number(event.split("-")[0]) > 3, event);
+  assert.equal((await readAgain(session, event))[0].result.structuredContent.result, "new");
+  await own.kill();
+  await own.start();
+  assert.deepEqual((await session.tool("resume", { executionId })).structuredContent, outcome, "also after a restart");
+  assert.equal((await session.del()).status, 200);
+  assert.equal((await session.call("ping")).error.message, "Session timed out, please reconnect");
+  assert.deepEqual(own.logs("mcp_internal_error"), []);
+});
+
+test("reading storage of layout 1 changes nothing in it that could not be read by the release that wrote it", async (t) => {
+  const own = await startOnOwnState(t);
+  const { session } = await openDump(own, FIXTURE);
+  const [answer] = await readAgain(session, "1-0");
+  assert.equal(answer.id, 2);
+  await own.stop();
+  // Whatever was added: tables and rows of layout 1 are there still, with the same columns.
+  const text = readFileSync(FIXTURE, "utf8");
+  const statements = [...text.matchAll(/^CREATE TABLE (\w+) .*;$/gm)];
+  assert.ok(statements.length > 0);
+  await editStorage(own, session.id, (database) => {
+    for (const [statement, table] of statements) {
+      const [{ sql }] = database.prepare("SELECT sql FROM sqlite_master WHERE name = ?").all(table);
+      assert.equal(`${sql};`, statement);
+      const rows = [...text.matchAll(new RegExp(`^INSERT INTO ${table} VALUES`, "gm"))].length;
+      assert.ok(database.prepare(`SELECT COUNT(*) AS n FROM ${table}`).get().n >= rows, table);
+    }
+  });
+});
+
+test("storage of a layout from the future is answered 503 and left as it is", async (t) => {
+  const own = await startOnOwnState(t, { RESUME_WAIT_MS: "500" });
+  const session = await openSession(own);
+  await session.tool("execute", { code: "return 1" });
+  const pause = (await session.tool("execute", { code: DELETE_ITEM })).structuredContent;
+  await own.stop();
+  await editStorage(own, session.id, (database) => database.exec("UPDATE meta SET value = '99' WHERE key = 'schema-version'"));
+  const file = fileOf(own, session.id);
+  const before = readFileSync(file);
+  await own.start();
+
+  const approver = { authorization: `Bearer ${devToken({ roles: ["approver"] })}`, "content-type": "application/json" };
+  const api = `/api/mcp-sessions/${session.id}/executions/${pause.executionId}`;
+  for (const [what, response] of [
+    ["ping", await session.send({ jsonrpc: "2.0", id: 1, method: "ping" })],
+    ["execute", await session.send(call("return 1", 2))],
+    ["a notification", await session.notify("notifications/initialized")],
+    ["the standalone stream", await session.request("GET", { headers: { accept: "text/event-stream" } })],
+    ["a stream", await session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": "1-0" } })],
+    ["DELETE", await session.del()],
+    ["a stranger", await session.send({ jsonrpc: "2.0", id: 3, method: "ping" }, { headers: { authorization: `Bearer ${devToken({ account: "eve" })}` } })],
+    ["the approval API", await own.fetch(api, { headers: approver })],
+    ["a decision", await own.fetch(`${api}/resume`, { method: "POST", headers: approver, body: JSON.stringify({ action: "accept", digest: "0".repeat(64) }) })],
+  ]) {
+    assert.equal(response.status, 503, `${what}: ${await response.clone().text()}`);
+    assert.equal(response.headers.get("retry-after"), "2", what);
+    const { error } = await response.json();
+    assert.deepEqual([error.code, error.message], [-32001, "MCP session is restarting, please retry"], what);
+  }
+  // Everything else works: another session, and one that is opened with the stale id.
+  const other = await openSession(own, { headers: { "mcp-session-id": session.id } }).catch((error) => error);
+  assert.ok(!(other instanceof Error) || /notifications\/initialized answered 503/.test(other.message), String(other));
+  const asked = await (await openSession(own)).tool("resume", { executionId: pause.executionId });
+  assert.equal(asked.isError, true);
+  assert.match(asked.content[0].text, /again/);
+
+  await own.stop();
+  assert.ok(readFileSync(file).equals(before), "the file is as it was");
+  assert.ok(own.logs().some((line) => JSON.stringify(line).includes("99") && /schema/.test(line.event)), "and the log says why");
+
+  await editStorage(own, session.id, (database) => database.exec("UPDATE meta SET value = (SELECT 1) WHERE key = 'schema-version'"));
+});
