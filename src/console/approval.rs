@@ -28,6 +28,9 @@ pub struct ApprovalView {
     pub organization: String,
     /// Name and version of the client. Untrusted text.
     pub client: String,
+    /// The client said that it does not wait any more. What waits can be decided all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_left: bool,
     /// When the program started, RFC 3339.
     pub started_at: String,
     /// Until when a decision counts, RFC 3339.
@@ -212,6 +215,7 @@ impl ApprovalView {
             account: meta.account.clone(),
             organization: meta.organization.clone(),
             client: [meta.client.name.as_str(), meta.client.version.as_str()].join(" ").trim().to_owned(),
+            client_left: row.client_left_at.is_some(),
             started_at: iso_time(row.created_at),
             expires_at: iso_time(expires),
             expires_at_ms: expires,

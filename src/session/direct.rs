@@ -91,15 +91,19 @@ pub fn outcome_result(outcome: &str) -> String {
     match serde_json::from_str::<ToolOutcome>(outcome) {
         Ok(ToolOutcome::Success { data, .. }) => success_result(data.get()),
         Ok(ToolOutcome::Failure(error)) => {
+            let whole: Value = serde_json::from_str(outcome).unwrap_or_default();
             let mut text = match error.status {
                 Some(status) => format!("{} (status {status})", error.message),
                 None => error.message.clone(),
             };
+            if let Some(reason) = whole.pointer("/error/reason").and_then(Value::as_str) {
+                text = format!("{text} Reason: {reason}");
+            }
             if let Some(details) = &error.details {
                 text = format!("{text}\n{}", details.get());
             }
-            let structured = json!({ "status": "error", "error": serde_json::to_value(&error).unwrap_or_default() });
-            let small = error.details.as_ref().is_none_or(|details| details.get().len() <= STRUCTURED_LIMIT);
+            let structured = json!({ "status": "error", "error": whole.get("error") });
+            let small = outcome.len() <= STRUCTURED_LIMIT;
             text_result(&cut(&text), small.then_some(&structured), true)
         }
         Err(_) => text_result("The answer of the tool could not be read.", None, true),

@@ -20,8 +20,9 @@ use super::random::{random_bytes, random_hex};
 use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
+use crate::approval::Route;
 use crate::config::Settings;
-use crate::engine::{Boot, Delivery, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn};
+use crate::engine::{Boot, Delivery, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn, Write};
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
 
@@ -315,6 +316,7 @@ impl Runner {
                         self.lose(live, &error.to_string());
                         return;
                     }
+                    log_expired(&live.id, &writes);
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, &boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
@@ -575,6 +577,19 @@ impl Runner {
         self.store.forget_tables();
         self.state.storage().delete_alarm().await?;
         self.state.storage().delete_all().await
+    }
+}
+
+/// Calls that nobody decided on in time. Their rows are written in this step and never again.
+fn log_expired(execution: &str, writes: &[Write]) {
+    for write in writes {
+        let Write::Call(call) = write else { continue };
+        if let Some(decision) = call.decision.as_ref().filter(|decision| decision.route == Route::Expiry) {
+            log(
+                "mcp_pending_approval_lease_expire",
+                json!({ "executionId": execution, "call": call.seq, "address": call.address, "at": decision.at }),
+            );
+        }
     }
 }
 

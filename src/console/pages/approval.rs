@@ -74,6 +74,7 @@ struct ApprovalTemplate<'a> {
     tone: &'static str,
     next: Option<String>,
     client: Html,
+    client_note: &'static str,
     account: Html,
     started: Html,
     expires: Html,
@@ -164,6 +165,11 @@ pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) 
         tone: tone.class(),
         next: view.next_execution_id.as_ref().map(|next| page_path(view, next)),
         client: if view.client.is_empty() { inline("no name given") } else { quoted(&view.client) },
+        client_note: if view.client_left {
+            "The client stopped waiting. Your decision counts all the same."
+        } else {
+            ""
+        },
         account: inline(&format!("{}@{}", view.account, view.organization)),
         started: time(&view.started_at),
         expires: time(&view.expires_at),

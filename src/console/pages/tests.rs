@@ -47,6 +47,7 @@ fn view(items: Vec<ItemView>) -> ApprovalView {
         account: "ann".to_owned(),
         organization: "acme".to_owned(),
         client: "claude-code 2.1".to_owned(),
+        client_left: false,
         started_at: "2026-03-04T09:00:00Z".to_owned(),
         expires_at: "2026-03-05T09:00:00Z".to_owned(),
         expires_at_ms: 1_772_701_200_000,
