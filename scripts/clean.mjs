@@ -7,6 +7,6 @@ import { join } from "node:path";
 import { ROOT } from "./lib/paths.mjs";
 
 const built = readdirSync(ROOT).filter((name) => name === "build" || name.startsWith("build-"));
-const folders = [...built, "target", ".state", ".wrangler", ...(process.argv.includes("--all") ? ["node_modules"] : [])];
+const folders = [...built, "target", ".state", ".wrangler", ...(process.argv.includes("--all") ? ["node_modules", "bench/node_modules", "conformance/node_modules"] : [])];
 for (const folder of folders) rmSync(join(ROOT, folder), { recursive: true, force: true });
 console.log(`removed ${folders.join(", ")}`);

@@ -27,9 +27,9 @@ await runScript(async () => {
     const locked = process.env.CI ? ["--locked"] : [];
     const cargo = (...args) => run("cargo", args, { cwd: ROOT, show: "problems", what: `cargo ${args[0]}`, env: colour });
     await stage("cargo fmt --check", () => cargo("fmt", "--check"));
-    await stage("clippy", () => cargo("clippy", "--all-targets", ...locked, "--", "-D", "warnings"));
+    await stage("clippy", () => cargo("clippy", "--all-targets", "--all-features", ...locked, "--", "-D", "warnings"));
     await stage("clippy for wasm", () => cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", ...locked, "--", "-D", "warnings"));
-    await stage("cargo test", () => cargo("test", ...locked));
+    await stage("cargo test", () => cargo("test", "--all-features", ...locked));
   }
   if (wish.js) {
     const suites = suitesFor(wish.filter);
@@ -38,7 +38,9 @@ await runScript(async () => {
       say(describeSize(built));
       return built;
     });
-    if (bundle) await stage(`${suites.length} suites in workerd`, () => runSuites(suites, wish.options));
+    const fixtures = await stage("Bundle with the conformance fixtures", async () => say(describeSize(await ensureBundle({ features: ["conformance"] }))));
+    if (fixtures && !wish.filter) await stage("Conformance suite", () => run(process.execPath, ["scripts/conformance.mjs"], { cwd: ROOT, what: "the conformance suite", show: "problems" }));
+    if (bundle && fixtures) await stage(`${suites.length} suites in workerd`, () => runSuites(suites, wish.options));
     else stages.push({ name: "suites in workerd (left out: no bundle)", failed: true });
   }
 

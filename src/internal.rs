@@ -1,7 +1,7 @@
 //! Messages between the Worker and its objects.
 //!
-//! During a deploy the two may differ by one version, so every message carries one. Identity is
-//! verified at the edge; whatever came in under these header names was removed there first.
+//! During a deploy the two may differ by one version, so every message carries one. Identity is verified at the edge; no
+//! header of a client's request gets to an object.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,8 +18,6 @@ use crate::session::ElicitationMode;
 pub const VERSION: u32 = 1;
 /// The header that carries the [`Context`].
 pub const CONTEXT_HEADER: &str = "x-countersign-context";
-/// Prefix of every internal header.
-pub const HEADER_PREFIX: &str = "x-countersign-";
 
 /// What the edge tells a session object about a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,11 +30,34 @@ pub struct Context {
     pub resource: String,
     /// The gateway's own origin.
     pub public_origin: String,
+    /// What the client's request says of itself, where there is one.
+    #[serde(default)]
+    pub asked: Asked,
     /// The trace that the request belongs to.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
     /// What is wanted.
     pub operation: Operation,
+}
+
+/// Headers of a client's request that the session object acts on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// `Accept`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept: Option<String>,
+    /// `Content-Type`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// `MCP-Protocol-Version`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<String>,
+    /// `Last-Event-ID`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_event_id: Option<String>,
+    /// Whether the body is small and was read already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }
 
 /// What a session object is asked to do.

@@ -24,8 +24,18 @@ const ROWS = [
   { kind: "code_update", fault: { message: "Durable Object reset because its code was updated." }, ...TRANSIENT },
   { kind: "storage_timeout", fault: { message: "Durable Object storage operation exceeded timeout which caused object to be reset." }, ...TRANSIENT },
   { kind: "storage_internal", fault: { message: "Internal error in Durable Object storage caused object to be reset." }, ...TRANSIENT },
-  { kind: "startup_internal_error", fault: { message: "Internal error while starting up Durable Object storage caused object to be reset." }, ...TRANSIENT },
-  { kind: "concurrency_reset", fault: { message: "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the Durable Object was reset." }, ...TRANSIENT },
+  {
+    kind: "startup_internal_error",
+    fault: { message: "Internal error while starting up Durable Object storage caused object to be reset." },
+    ...TRANSIENT,
+  },
+  {
+    kind: "concurrency_reset",
+    fault: {
+      message: "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the Durable Object was reset.",
+    },
+    ...TRANSIENT,
+  },
   { kind: "cpu_limit", fault: { message: "Durable Object exceeded its CPU time limit and was reset." }, ...TRANSIENT },
   { kind: "internal_error", fault: { message: "internal error; reference = 0a1b2c3d4e5f" }, ...TRANSIENT },
   // Every try of a first call meets it.
@@ -111,7 +121,11 @@ test("streams and DELETE fail as calls do", async () => {
   const session = await openSession(gateway);
   for (const { fault, ...expected } of ROWS) {
     await fail(fault);
-    await expectFailure(() => session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": "1-0" } }), expected, `GET, ${expected.kind}`);
+    await expectFailure(
+      () => session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": "1-0" } }),
+      expected,
+      `GET, ${expected.kind}`,
+    );
     await gateway.faults.clear();
     await fail(fault);
     await expectFailure(() => session.del(), expected, `DELETE, ${expected.kind}`);
@@ -212,7 +226,10 @@ test("an initialize that carries the id of another session fails like any", asyn
 test("a reset for memory is an internal error, and its cause is in one log line only", async () => {
   const session = await openSession(gateway);
   const message = "Durable Object's isolate exceeded its memory limit and was reset.";
-  for (const [send, what] of [[() => ping(session), "a request"], [() => initialize(), "initialize"]]) {
+  for (const [send, what] of [
+    [() => ping(session), "a request"],
+    [() => initialize(), "initialize"],
+  ]) {
     await fail({ message });
     const { error } = await expectError(await send(), { status: 500, code: -32603, message: /^Internal server error/ }, what);
     assert.doesNotMatch(error.message, /memory/i);
@@ -251,8 +268,17 @@ test("a request that exceeds the CPU limit again is an internal error; any other
   // Every initialize is the first call of a session of its own, and what has no id is no request that repeats.
   for (const time of ["first", "second"]) {
     await exceed(() => initialize(), TRANSIENT, `initialize, the ${time} time`);
-    await exceed(() => session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": "1-0" } }), TRANSIENT, `GET, the ${time} time`);
+    await exceed(
+      () => session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": "1-0" } }),
+      TRANSIENT,
+      `GET, the ${time} time`,
+    );
     await exceed(() => session.notify("notifications/whatever"), TRANSIENT, `a notification, the ${time} time`);
+  }
+  // Large bodies, whose ids the Worker may not have read.
+  for (const id of [20, 21]) {
+    const message = { jsonrpc: "2.0", id, method: "ping", params: { padding: "x".repeat(200_000) } };
+    await exceed(() => session.send(message), TRANSIENT, `a large request, ${id}`);
   }
 });
 
@@ -295,7 +321,10 @@ test("resume tells the model to call again when the object that holds the execut
     assert.match(answer.content[0].text, /call resume again/i, kind);
   }
   assert.equal((await resume({ message: "destroyed" })).structuredContent.status, "execution_not_found");
-  await assert.rejects(resume({ message: "Durable Object's isolate exceeded its memory limit and was reset." }), (error) => error.code === -32603 && !/memory/.test(error.message));
+  await assert.rejects(
+    resume({ message: "Durable Object's isolate exceeded its memory limit and was reset." }),
+    (error) => error.code === -32603 && !/memory/.test(error.message),
+  );
   await approve(gateway, pause, { token: devToken({ organization: "holder", roles: ["approver"] }) });
   assert.equal((await other.tool("resume", { executionId: pause.executionId })).structuredContent.result.ok, true);
 });
@@ -311,7 +340,12 @@ test("a catalog that cannot be read is an error value of the call, not a failed 
     ["tools.sources.list({})", "/internal/question"],
     ["tools.demo.getItem({ id: 'item-1' })", "/internal/lookup"],
   ]) {
-    for (const fault of [DOWN, { message: "destroyed" }, { message: "x", overloaded: true }, { message: "exceeded its memory limit and was reset" }]) {
+    for (const fault of [
+      DOWN,
+      { message: "destroyed" },
+      { message: "x", overloaded: true },
+      { message: "exceeded its memory limit and was reset" },
+    ]) {
       await gateway.faults.clear();
       await failOrganization({ ...fault, path });
       const answer = await session.call("tools/call", { name: "execute", arguments: { code: `return await ${call}` } });
@@ -336,12 +370,29 @@ test("a catalog that is back at the second or third try is no error", async () =
   }
 });
 
-test("a failing organization object is in the log", async () => {
-  const session = await openSession(gateway);
-  const known = failures().length;
+test("a failure between objects is in the log, too", async () => {
+  const isLogged = (known) =>
+    waitFor(
+      () =>
+        failures()
+          .slice(known)
+          .some(({ resetKind, disposition }) => resetKind === "storage_internal" && disposition === "transient"),
+      { timeout: 3_000 },
+    );
+  const token = devToken({ organization: "between" });
+  const session = await openSession(gateway, { token });
+  let known = failures().length;
   await failOrganization(DOWN);
   await session.tool("execute", { code: "return await tools.search({ query: 'item' })" });
-  await waitFor(() => failures().slice(known).some(({ resetKind, disposition }) => resetKind === "storage_internal" && disposition === "transient"));
+  await isLogged(known);
+  await gateway.faults.clear();
+
+  const pause = (await session.tool("execute", { code: "return await tools.demo.deleteItem({ id: 'item-1' })" })).structuredContent;
+  const other = await openSession(gateway, { token });
+  known = failures().length;
+  await gateway.faults.arm({ binding: "SESSION", from: "SessionDurableObject", ...DOWN });
+  await other.tool("resume", { executionId: pause.executionId });
+  await isLogged(known);
 });
 
 test("a write whose answer was lost is reported as doubtful, and was not repeated behind the program's back", async () => {

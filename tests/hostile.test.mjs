@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { Agent, request as httpRequest } from "node:http";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
@@ -58,8 +59,11 @@ function write(tree) {
   return JSON.stringify(tree);
 }
 
-const KEYS = ["__proto__", "constructor", "toJSON", "", "\u0000", "id", "jsonrpc", "method", "params", "result", "error", "_meta", "name", "arguments", "cursor"];
-const NUMBERS = ["-0", "0.1", "1e3", "1e308", "1e999", "-1e999", "1e-999", "9007199254740993", "-9223372036854775809", "18446744073709551616", `1${"0".repeat(400)}`, "00", "+1", ".5", "0x10", "NaN", "Infinity"];
+const KEYS = ["", "\u0000", ..."__proto__ constructor toJSON id jsonrpc method params result error _meta name arguments cursor".split(" ")];
+const NUMBERS = [
+  ..."-0 0.1 1e3 1e308 1e999 -1e999 1e-999 00 +1 .5 0x10 NaN Infinity".split(" "),
+  ...["9007199254740993", "-9223372036854775809", "18446744073709551616", `1${"0".repeat(400)}`],
+];
 const STRINGS = ['"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '""', '"\\u202e\\u200b"', '"é💥\\ufffe"', '"\\x"', '"\u2028"', '"a\tb"', "'a'"];
 const NOTHINGS = ["null", "true", "false", "{}", "[]", "[[]]", "undefined", "//", "/**/1", "[1,]", "{,}"];
 
@@ -78,7 +82,10 @@ function hostileValue({ below, pick }) {
     case 4:
       return pick(["x", "é", "💥", "\\", "\n"]).repeat(pick([10, 1_025, 20_000]));
     default:
-      return new Pairs([[pick(KEYS), 1], [pick(KEYS), new Raw(pick(NUMBERS))]]);
+      return new Pairs([
+        [pick(KEYS), 1],
+        [pick(KEYS), new Raw(pick(NUMBERS))],
+      ]);
   }
 }
 
@@ -113,7 +120,19 @@ function mutateTree(tree, random) {
   return chance(0.15) ? [tree] : hostileValue(random);
 }
 
-const BYTES = [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe2, 0x28], [0x00], [0x22], [0x5c], [0x7b], [0x5d], [0xef, 0xbb, 0xbf]];
+const BYTES = [
+  [0xff],
+  [0xc0, 0x80],
+  [0xed, 0xa0, 0x80],
+  [0xf4, 0x90, 0x80, 0x80],
+  [0xe2, 0x28],
+  [0x00],
+  [0x22],
+  [0x5c],
+  [0x7b],
+  [0x5d],
+  [0xef, 0xbb, 0xbf],
+];
 
 function mutateBytes(bytes, { below, pick }) {
   const at = below(bytes.length + 1);
@@ -153,20 +172,86 @@ function mutateBytes(bytes, { below, pick }) {
 
 const VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/** The sessions that are attacked. */
+const VICTIMS = [
+  ...VERSIONS.map((version) => ({ version, query: { elicitation_mode: "model" } })),
+  { version: "2025-11-25", query: { elicitation_mode: "native" } },
+  { version: "2025-06-18", query: { elicitation_mode: "model", tool_mode: "direct" } },
+];
+
 const MESSAGES = [
-  [3, ({ pick }) => ({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: pick([...VERSIONS, "2026-07-28", "x"]), capabilities: { elicitation: { form: {} } }, clientInfo: { name: "hostile", version: "1" } } })],
+  [
+    3,
+    ({ pick }) => ({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "initialize",
+      params: {
+        protocolVersion: pick([...VERSIONS, "2026-07-28", "x"]),
+        capabilities: { elicitation: { form: {} } },
+        clientInfo: { name: "hostile", version: "1" },
+      },
+    }),
+  ],
   [2, () => ({ jsonrpc: "2.0", id: "p", method: "ping" })],
   [3, () => ({ jsonrpc: "2.0", id: 2, method: "tools/list", params: { cursor: null, _meta: { progressToken: 7 } } })],
   [3, () => ({ jsonrpc: "2.0", id: 3, method: "tools/call", params: { name: "skills", arguments: { name: "approvals" } } })],
   [1, ({ pick }) => ({ jsonrpc: "2.0", id: 4, method: "tools/call", params: { name: "execute", arguments: { code: pick(PROGRAMS) } } })],
-  [3, ({ pick }, world) => ({ jsonrpc: "2.0", id: 5, method: "tools/call", params: { name: "resume", arguments: { executionId: pick(world.executionIds), action: pick(["accept", "decline", "cancel"]), content: { reason: "x" } } } })],
+  [
+    1,
+    ({ pick }) => ({
+      jsonrpc: "2.0",
+      id: 4,
+      method: "tools/call",
+      params: {
+        name: `demo__${pick(["getItem", "listItems", "updateItem"])}`,
+        arguments: { id: "item-1", quantity: 2 },
+        _meta: { progressToken: pick([1, "x"]) },
+      },
+    }),
+  ],
+  [
+    3,
+    ({ pick }, world) => ({
+      jsonrpc: "2.0",
+      id: 5,
+      method: "tools/call",
+      params: {
+        name: "resume",
+        arguments: { executionId: pick(world.executionIds), action: pick(["accept", "decline", "cancel"]), content: { reason: "x" } },
+      },
+    }),
+  ],
   [1, () => ({ jsonrpc: "2.0", id: 6, method: "server/discover", params: { _meta: { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } } })],
-  [1, ({ pick }) => ({ jsonrpc: "2.0", id: 6, method: pick(["resources/list", "prompts/get", "logging/setLevel", "completion/complete", "tasks/list", "roots/list", "subscriptions/listen"]), params: { name: "x", level: "debug", uri: "x:" } })],
-  [2, ({ pick }) => ({ jsonrpc: "2.0", method: `notifications/${pick(["initialized", "progress", "roots/list_changed"])}`, params: { progressToken: 1, progress: 2 } })],
+  [
+    1,
+    ({ pick }) => ({
+      jsonrpc: "2.0",
+      id: 6,
+      method: pick(["resources/list", "prompts/get", "logging/setLevel", "completion/complete", "tasks/list", "roots/list", "subscriptions/listen"]),
+      params: { name: "x", level: "debug", uri: "x:" },
+    }),
+  ],
+  [
+    2,
+    ({ pick }) => ({
+      jsonrpc: "2.0",
+      method: `notifications/${pick(["initialized", "progress", "roots/list_changed"])}`,
+      params: { progressToken: 1, progress: 2 },
+    }),
+  ],
   [2, ({ pick }) => ({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: pick([1, 4, 5, "x"]), reason: "x" } })],
   [1, () => ({ jsonrpc: "2.0", id: 8, result: { action: "accept", content: { a: 1 } } })],
   [1, () => ({ jsonrpc: "2.0", id: 8, error: { code: -1, message: "no", data: [1] } })],
-  [2, (random) => Array.from({ length: random.pick([1, 2, 5, 100, 101]) }, (_, index) => ({ jsonrpc: "2.0", id: random.pick([1, index]), method: random.pick(["ping", "tools/list", "nothing"]) }))],
+  [
+    2,
+    (random) =>
+      Array.from({ length: random.pick([1, 2, 5, 100, 101]) }, (_, index) => ({
+        jsonrpc: "2.0",
+        id: random.pick([1, index]),
+        method: random.pick(["ping", "tools/list", "nothing"]),
+      })),
+  ],
 ];
 const PROGRAMS = [
   "return 1",
@@ -184,14 +269,101 @@ function weighted(list, { below }) {
 }
 
 const HEADERS = {
-  accept: ["", "text/html", "*/*;q=0", "application/json;q=0, text/event-stream;q=0", "text/event-stream", "application/json", "a/b,".repeat(2_000), "*/*;q=,;;,", "\t,\t"],
-  "content-type": ["", "text/plain", "application/json; charset=utf-16", "application/json;".repeat(500), "APPLICATION/JSON", "application/jsonx", "multipart/form-data; boundary=x", "application/json, application/json"],
-  "mcp-session-id": ["", "x", "0".repeat(64), "f".repeat(64), "F".repeat(64), "0".repeat(63), "z".repeat(64), "../../../etc/passwd", "a".repeat(5_000), "é".repeat(10), "null", "undefined"],
+  accept: [
+    "",
+    "text/html",
+    "*/*;q=0",
+    "application/json;q=0, text/event-stream;q=0",
+    "text/event-stream",
+    "application/json",
+    "a/b,".repeat(2_000),
+    "*/*;q=,;;,",
+    "\t,\t",
+  ],
+  "content-type": [
+    "",
+    "text/plain",
+    "application/json; charset=utf-16",
+    "application/json;".repeat(500),
+    "APPLICATION/JSON",
+    "application/jsonx",
+    "multipart/form-data; boundary=x",
+    "application/json, application/json",
+  ],
+  "mcp-session-id": [
+    "",
+    "x",
+    "0".repeat(64),
+    "f".repeat(64),
+    "F".repeat(64),
+    "0".repeat(63),
+    "z".repeat(64),
+    "../../../etc/passwd",
+    "a".repeat(5_000),
+    "é".repeat(10),
+    "null",
+    "undefined",
+  ],
   "mcp-protocol-version": ["", "2025-03-26", "2026-07-28", "1999-01-01", "9999-99-99", "x".repeat(3_000), "é", "2025-11-25, 2025-11-25", "-1"],
-  "last-event-id": ["", "0-0", "1-0", "1-1", "-1-0", "1", "99999999999999999999-1", "1-99999999999", "1-0-0", "x".repeat(3_000), "é-1", "01-1", "1e3-0"],
-  origin: ["", "null", "https://evil.example", "http://localhost:1", "http://", "file:///", "é", "http://127.0.0.1.evil.example", "x".repeat(3_000), "http://[::1"],
-  authorization: ["", "Bearer", "Bearer ", "Basic eDp5", "bearer dev:ada@acme", "Bearer dev:", "Bearer dev:@", "Bearer dev:eve@acme", "Bearer dev:ada@other", "Bearer dev:ada@acme:approver", "Bearer dev:a@b@c", `Bearer ${"x".repeat(6_000)}`, "Bearer é", "Bearer dev:\u00e9@acme", "Bearer dev:ada@acme:admin,approver,x"],
-  "x-countersign-context": ["", "x", "e30=", Buffer.from(JSON.stringify({ version: 1, principal: { account: "ada", organization: "acme", admin: true, purpose: "mcp" }, resource: "default", public_origin: "x", operation: { name: "open" } })).toString("base64"), "\u00ff"],
+  "last-event-id": [
+    "",
+    "0-0",
+    "1-0",
+    "1-1",
+    "-1-0",
+    "1",
+    "99999999999999999999-1",
+    "1-99999999999",
+    "1-0-0",
+    "x".repeat(3_000),
+    "é-1",
+    "01-1",
+    "1e3-0",
+  ],
+  origin: [
+    "",
+    "null",
+    "https://evil.example",
+    "http://localhost:1",
+    "http://",
+    "file:///",
+    "é",
+    "http://127.0.0.1.evil.example",
+    "x".repeat(3_000),
+    "http://[::1",
+  ],
+  authorization: [
+    "",
+    "Bearer",
+    "Bearer ",
+    "Basic eDp5",
+    "bearer dev:ada@acme",
+    "Bearer dev:",
+    "Bearer dev:@",
+    "Bearer dev:eve@acme",
+    "Bearer dev:ada@other",
+    "Bearer dev:ada@acme:approver",
+    "Bearer dev:a@b@c",
+    `Bearer ${"x".repeat(6_000)}`,
+    "Bearer é",
+    "Bearer dev:\u00e9@acme",
+    "Bearer dev:ada@acme:admin,approver,x",
+  ],
+  "x-countersign-context": [
+    "",
+    "x",
+    "e30=",
+    Buffer.from(
+      JSON.stringify({
+        version: 1,
+        principal: { account: "ada", organization: "acme", admin: true, purpose: "mcp" },
+        resource: "default",
+        public_origin: "x",
+        operation: { name: "open" },
+      }),
+    ).toString("base64"),
+    "\u00ff",
+  ],
   "x-countersign-anything": ["1", "é"],
   "mcp-method": ["tools/call", "", "é", "=?base64?AAAA?="],
   "mcp-name": ["execute", "=?base64?!!!?=", "é"],
@@ -204,7 +376,19 @@ const HEADERS = {
   "access-control-request-headers": ["mcp-param-é", "mcp-param-a,".repeat(500)],
 };
 const METHODS = ["PUT", "PATCH", "OPTIONS", "HEAD", "REPORT", "GET", "DELETE", "POST"];
-const PATHS = ["/mcp/", "/mcp?", "/mcp?elicitation_mode=model", "/mcp?elicitation_mode=%ff", "/mcp?tool_mode=x&tool_mode=code", "/mcp?%00=%ff&&=", `/mcp?${"a=b&".repeat(500)}`, "/mcp/toolkits/x", "/mcp/toolkits/%ff", "/mcp/x", "/mcp//"];
+const PATHS = [
+  "/mcp/",
+  "/mcp?",
+  "/mcp?elicitation_mode=model",
+  "/mcp?elicitation_mode=%ff",
+  "/mcp?tool_mode=x&tool_mode=code",
+  "/mcp?%00=%ff&&=",
+  `/mcp?${"a=b&".repeat(500)}`,
+  "/mcp/toolkits/x",
+  "/mcp/toolkits/%ff",
+  "/mcp/x",
+  "/mcp//",
+];
 
 /** One request: a fine one, changed in a few places. `world` has what the gateway gave out. */
 function makeCase(random, world) {
@@ -240,7 +424,14 @@ function makeCase(random, world) {
       const name = pick(Object.keys(HEADERS));
       if (chance(0.2)) delete headers[name];
       // An id of the right form that is not one: of another namespace, of a wrong digit.
-      else if (name === "mcp-session-id" && chance(0.5)) headers[name] = pick([world.foreignId, session.id.replace(/^./, (digit) => (digit === "0" ? "1" : "0")), session.id.toUpperCase(), `${session.id},${session.id}`, world.strangerId]);
+      else if (name === "mcp-session-id" && chance(0.5))
+        headers[name] = pick([
+          world.foreignId,
+          session.id.replace(/^./, (digit) => (digit === "0" ? "1" : "0")),
+          session.id.toUpperCase(),
+          `${session.id},${session.id}`,
+          world.strangerId,
+        ]);
       else headers[name] = chance(0.1) ? [pick(HEADERS[name]), pick(HEADERS[name])] : pick(HEADERS[name]);
     }
   }
@@ -253,10 +444,23 @@ function makePageCase(made, random, world) {
   const { chance, pick } = random;
   const execution = pick([...world.executionIds, "x", "%ff"]);
   const session = pick([world.pauseSession, "0".repeat(64), "x"]);
-  made.path = pick([`/api/mcp-sessions/${session}/executions/${execution}/resume`, `/api/mcp-sessions/${session}/executions/${execution}`, `/resume/${execution}?mcp_session_id=${session}`, "/api/x", "/.well-known/oauth-protected-resource/mcp/x", "/%ff", "/assets/x"]);
+  made.path = pick([
+    `/api/mcp-sessions/${session}/executions/${execution}/resume`,
+    `/api/mcp-sessions/${session}/executions/${execution}`,
+    `/resume/${execution}?mcp_session_id=${session}`,
+    "/api/x",
+    "/.well-known/oauth-protected-resource/mcp/x",
+    "/%ff",
+    "/assets/x",
+  ]);
   made.method = pick(["GET", "POST", "PUT"]);
-  made.headers = { "content-type": pick(["application/json", "application/x-www-form-urlencoded", ""]), ...(chance(0.8) ? { authorization: `Bearer ${devToken({ roles: ["approver"] })}` } : {}) };
-  let tree = toTree(pick([{ action: "accept", digest: "f".repeat(64), reason: "x" }, { decisions: [{ call: 0, digest: "f".repeat(64), action: "decline" }] }]));
+  made.headers = {
+    "content-type": pick(["application/json", "application/x-www-form-urlencoded", ""]),
+    ...(chance(0.8) ? { authorization: `Bearer ${devToken({ roles: ["approver"] })}` } : {}),
+  };
+  let tree = toTree(
+    pick([{ action: "accept", digest: "f".repeat(64), reason: "x" }, { decisions: [{ call: 0, digest: "f".repeat(64), action: "decline" }] }]),
+  );
   if (chance(0.8)) tree = mutateTree(tree, random);
   if (made.method !== "GET") made.body = chance(0.2) ? mutateBytes(Buffer.from(write(tree)), random) : Buffer.from(write(tree));
   return made;
@@ -340,7 +544,17 @@ function judge({ method, path, body }, { status, headers, text, whole }) {
   let messages;
   if (type === "text/event-stream") {
     if (!whole) return [];
-    messages = text.split("\n\n").map((block) => block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n")).filter((data) => data !== "").flatMap((data) => JSON.parse(data));
+    messages = text
+      .split("\n\n")
+      .map((block) =>
+        block
+          .split("\n")
+          .filter((line) => line.startsWith("data:"))
+          .map((line) => line.slice(5).trim())
+          .join("\n"),
+      )
+      .filter((data) => data !== "")
+      .flatMap((data) => JSON.parse(data));
   } else if (text === "") {
     assert.equal(status, 200, "only a DELETE without a session is answered with nothing");
     return [];
@@ -365,9 +579,32 @@ test("a method that the gateway does not know is refused like any other that is 
   const gateway = await startGateway();
   t.after(() => gateway.stop());
   const session = await openSession(gateway);
-  for await (const _ of (await session.send({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "execute", arguments: { code: "return 1" } } })).body);
+  for await (const _ of (
+    await session.send({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "execute", arguments: { code: "return 1" } } })
+  ).body);
   // All that the runtime itself lets through.
-  for (const method of ["HEAD", "PUT", "PATCH", "COPY", "LOCK", "MKCOL", "MOVE", "PROPFIND", "PROPPATCH", "SEARCH", "UNLOCK", "ACL", "REPORT", "MKACTIVITY", "CHECKOUT", "MERGE", "NOTIFY", "SUBSCRIBE", "UNSUBSCRIBE", "PURGE"]) {
+  for (const method of [
+    "HEAD",
+    "PUT",
+    "PATCH",
+    "COPY",
+    "LOCK",
+    "MKCOL",
+    "MOVE",
+    "PROPFIND",
+    "PROPPATCH",
+    "SEARCH",
+    "UNLOCK",
+    "ACL",
+    "REPORT",
+    "MKACTIVITY",
+    "CHECKOUT",
+    "MERGE",
+    "NOTIFY",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PURGE",
+  ]) {
     const answer = await exchange(gateway, undefined, {
       method,
       path: "/mcp",
@@ -379,6 +616,35 @@ test("a method that the gateway does not know is refused like any other that is 
     assert.equal(answer.headers["access-control-allow-origin"], "*", method);
   }
   assert.equal((await session.call("ping")).status, 200);
+});
+
+test("a client that goes away in the middle of its request is no internal error", async (t) => {
+  const gateway = await startGateway();
+  t.after(() => gateway.stop());
+  const session = await openSession(gateway, { token: devToken() });
+  const { host, hostname, port } = new URL(gateway.url);
+  const hangUp = (id, framing, body) =>
+    new Promise((done, failed) => {
+      const head = [
+        "POST /mcp HTTP/1.1",
+        `Host: ${host}`,
+        `Authorization: Bearer ${devToken()}`,
+        ...(id ? [`Mcp-Session-Id: ${id}`] : []),
+        "Content-Type: application/json",
+        framing,
+      ];
+      const socket = connect(Number(port), hostname, () => socket.write(`${head.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy()));
+      socket.once("close", done).once("error", failed);
+    });
+  for (let times = 0; times < 5; times++) {
+    for (const id of [undefined, session.id]) {
+      await hangUp(id, "Content-Length: 500", '{"jsonrpc":');
+      await hangUp(id, "Content-Length: 500000", '{"jsonrpc":');
+      await hangUp(id, "Transfer-Encoding: chunked", "5\r\n[1,2,\r\n");
+      assert.equal((await session.call("ping")).status, 200);
+    }
+  }
+  assert.deepEqual(gateway.logs("mcp_internal_error"), []);
 });
 
 test(`${COUNT} hostile requests (HOSTILE_SEED=${seed})`, { timeout: 60_000 + COUNT * 50 }, async (t) => {
@@ -396,7 +662,11 @@ test(`${COUNT} hostile requests (HOSTILE_SEED=${seed})`, { timeout: 60_000 + COU
     opened.add(session.id);
     return session;
   };
-  const openVictim = async (version) => ({ id: (await open({ protocolVersion: version, query: { elicitation_mode: "model" } })).id, version });
+  const openVictim = async ({ version, query }) => ({
+    id: (await open({ protocolVersion: version, query, capabilities: { elicitation: { form: {}, url: {} } } })).id,
+    version,
+    query,
+  });
   const neighbour = await open({ token: devToken({ account: "nora", organization: "next-door" }) });
   const stranger = await open({ token: devToken({ account: "eve" }) });
   const paused = await open();
@@ -406,12 +676,20 @@ test(`${COUNT} hostile requests (HOSTILE_SEED=${seed})`, { timeout: 60_000 + COU
   const [foreignId] = await gateway.objects("OrganizationDurableObject");
   const idOf = (object) => `exec_${Buffer.concat([Buffer.from(object, "hex"), Buffer.alloc(12)]).toString("base64url")}`;
   const world = {
-    sessions: await Promise.all(VERSIONS.map(openVictim)),
+    sessions: await Promise.all(VICTIMS.map(openVictim)),
     strangerId: stranger.id,
     foreignId,
     pauseSession: paused.id,
     // One that waits, two of sessions without such a pause, one of no session, and what is none at all.
-    executionIds: [pause.executionId, idOf(neighbour.id), idOf(stranger.id), idOf(foreignId), idOf("0".repeat(64)), "exec_", `exec_${"A".repeat(59)}`],
+    executionIds: [
+      pause.executionId,
+      idOf(neighbour.id),
+      idOf(stranger.id),
+      idOf(foreignId),
+      idOf("0".repeat(64)),
+      "exec_",
+      `exec_${"A".repeat(59)}`,
+    ],
   };
 
   const probed = new Set();
@@ -448,7 +726,7 @@ test(`${COUNT} hostile requests (HOSTILE_SEED=${seed})`, { timeout: 60_000 + COU
         // A request with the right id, bearer and method is a real DELETE.
         if (made.method === "DELETE" && answer.status === 200) {
           const gone = world.sessions.findIndex((session) => session.id === made.headers["mcp-session-id"]);
-          if (gone >= 0) world.sessions[gone] = await openVictim(world.sessions[gone].version);
+          if (gone >= 0) world.sessions[gone] = await openVictim(world.sessions[gone]);
         }
       } catch (error) {
         find(index, made, answer, error);
@@ -473,24 +751,43 @@ test(`${COUNT} hostile requests (HOSTILE_SEED=${seed})`, { timeout: 60_000 + COU
   await Promise.all(Array.from({ length: IN_FLIGHT }, attack));
   attacking = false;
   await living;
-  t.diagnostic(`${Math.round(COUNT / ((performance.now() - since) / 1_000))} requests a second; ${[...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`).join(", ")}; the neighbour's slowest of ${visits} visits took ${Math.round(slowest)} ms`);
+  t.diagnostic(
+    `${Math.round(COUNT / ((performance.now() - since) / 1_000))} requests a second; ${[...statuses]
+      .sort(([a], [b]) => a - b)
+      .map(([status, count]) => `${status}: ${count}`)
+      .join(", ")}; the neighbour's slowest of ${visits} visits took ${Math.round(slowest)} ms`,
+  );
 
   for (const correlation of correlations) {
-    await waitFor(() => gateway.logs("mcp_internal_error").some(({ correlationId }) => correlationId === correlation), { what: `${correlation} is in the log` });
+    await waitFor(() => gateway.logs("mcp_internal_error").some(({ correlationId }) => correlationId === correlation), {
+      what: `${correlation} is in the log`,
+    });
   }
   if (findings.size > 0) assert.fail([...findings].map(([message, cases]) => [message, ...cases].join("\n\n")).join("\n\n\n"));
   assert.doesNotMatch(gateway.output(), /panic|RuntimeError|unreachable/i);
   assert.ok(visits > 0 && slowest < ANSWER_TIMEOUT_MS);
 
   const unknown = (await gateway.objects("SessionDurableObject")).filter((id) => !opened.has(id));
-  assert.deepEqual(unknown.filter((id) => probed.has(id)), [], "no object was started for an id that was not given out");
+  assert.deepEqual(
+    unknown.filter((id) => probed.has(id)),
+    [],
+    "no object was started for an id that was not given out",
+  );
   // The object of an initialize that was refused has been started, but has stored nothing.
   for (const id of unknown) assert.deepEqual(await gateway.sql("SessionDurableObject", id, "SELECT name FROM sqlite_master"), [], id);
-  const survivors = await Promise.all(world.sessions.map(({ id, version }) => gateway.fetch("/mcp", {
-    method: "POST",
-    headers: { authorization: `Bearer ${devToken()}`, "content-type": "application/json", "mcp-session-id": id, "mcp-protocol-version": version },
-    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping" }),
-  })));
-  assert.deepEqual(survivors.map(({ status }) => status), VERSIONS.map(() => 200), "the attacked sessions still work");
+  const survivors = await Promise.all(
+    world.sessions.map(({ id, version }) =>
+      gateway.fetch("/mcp", {
+        method: "POST",
+        headers: { authorization: `Bearer ${devToken()}`, "content-type": "application/json", "mcp-session-id": id, "mcp-protocol-version": version },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping" }),
+      }),
+    ),
+  );
+  assert.deepEqual(
+    survivors.map(({ status }) => status),
+    VICTIMS.map(() => 200),
+    "the attacked sessions still work",
+  );
   assert.equal((await stranger.call("ping")).status, 200, "and so does one that they had no right to");
 });

@@ -29,7 +29,7 @@ export async function ensureBundle({ features = [] } = {}) {
   const current = known?.inputs === inputs && (known.unwinds || !(await hasNightly()));
   if (current) {
     if (!known.unwinds) warn(`${folder}/ was built without --panic-unwind, because there is no Rust nightly`);
-    return checkSize({ ...known, folder, built: false });
+    return checkSize({ ...known, folder, built: false }, features);
   }
 
   heading(`Building the Worker into ${folder}/ (several minutes the first time)`);
@@ -63,11 +63,12 @@ export async function ensureBundle({ features = [] } = {}) {
   );
   await makeSmaller(folder);
   stripFunctionNames(folder);
+  makeEntryLight(folder);
   say(`built in ${elapsed(since)}`);
   const stamp = { inputs, unwinds, sizes: gzippedSizes(folder) };
   // Sources that were edited during the build are not in it: then the stamp must not claim so.
   if (hashOf([...INPUTS, ...OWN_INPUTS], features) === inputs) writeFileSync(stampPath(folder), JSON.stringify(stamp));
-  return checkSize({ ...stamp, folder, built: true });
+  return checkSize({ ...stamp, folder, built: true }, features);
 }
 
 /** One line about a bundle's size. */
@@ -76,9 +77,10 @@ export function describeSize({ folder, sizes, gzipped }) {
   return `${folder}/: ${bold(`${megabytes(gzipped)} gzipped`)} (${parts.join(", ")}; limit ${megabytes(LIMIT_BYTES)})`;
 }
 
-function checkSize(bundle) {
+function checkSize(bundle, features) {
   const gzipped = Object.values(bundle.sizes).reduce((sum, bytes) => sum + bytes, 0);
-  if (gzipped > LIMIT_BYTES) {
+  // A bundle with features is for tests, and never deployed.
+  if (gzipped > LIMIT_BYTES && features.length === 0) {
     throw new Failure(`The bundle is too large. ${describeSize({ ...bundle, gzipped })}`);
   }
   return { ...bundle, gzipped };
@@ -166,6 +168,24 @@ function stripFunctionNames(folder) {
   mkdirSync(kept, { recursive: true });
   copyFileSync(path, join(kept, `${folder}.wasm`));
   writeFileSync(path, withoutCustomSection(readFileSync(path), "name"));
+}
+
+/**
+ * Makes the Worker's entry a plain object. worker-build's is a class behind a proxy, of which the platform makes one for every
+ * request; what that is for (a new instance after the wasm module was reset) an entry without state does not need.
+ */
+function makeEntryLight(folder) {
+  const path = join(ROOT, folder, "index.js");
+  const code = readFileSync(path, "utf8");
+  const name = "[\\w$]+";
+  const exported = new RegExp(`(${name}) as default`).exec(code)?.[1];
+  const made = exported && new RegExp(`[,; \n]${exported.replaceAll("$", "\\$")}=new Proxy\\((${name}),${name}\\)`).exec(code)?.[1];
+  if (!made) {
+    warn("worker-build's entry has another form than expected; it is left as it is, and every request costs a little more");
+    return;
+  }
+  const entry = `var countersignEntry={fetch:(request,env,ctx)=>${made}.prototype.fetch.call({env,ctx},request)};\n`;
+  writeFileSync(path, code.replace(`${exported} as default`, "countersignEntry as default").replace(/export\s*\{(?=[^}]*countersignEntry)/, (found) => entry + found));
 }
 
 /** A wasm module without the custom sections of one name. Everything else keeps its bytes and order. */

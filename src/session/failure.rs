@@ -5,7 +5,7 @@ use crate::protocol::errors::WireError;
 /// What is known of a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlatformFailure {
-    /// Its message and those of its causes, at most five.
+    /// Its message and those of its causes, at most [`MESSAGES`].
     pub messages: Vec<String>,
     /// The platform's property `retryable`.
     pub retryable: bool,
@@ -26,8 +26,21 @@ pub enum Disposition {
     Unknown,
 }
 
-/// Messages of a failure that are looked at: its own and its causes'.
-pub const CAUSES: usize = 5;
+/// Messages of a failure that are looked at: its own and those of five causes.
+pub const MESSAGES: usize = 6;
+
+impl Disposition {
+    /// The word for the log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Transient => "transient",
+            Self::Overloaded => "overloaded",
+            Self::Unknown => "unknown",
+        }
+    }
+}
 
 const TRANSIENT: [(&str, &str); 8] = [
     ("durable object reset because its code was updated", "code_update"),
@@ -48,7 +61,7 @@ pub const RELOCATED: &str = "relocated";
 /// Tells what a failure is: its kind for the log, and what to do.
 #[must_use]
 pub fn classify(failure: &PlatformFailure) -> (&'static str, Disposition) {
-    for message in failure.messages.iter().take(CAUSES) {
+    for message in failure.messages.iter().take(MESSAGES) {
         let message = message.to_lowercase();
         if message == "destroyed" {
             return ("destroyed", Disposition::Dead);

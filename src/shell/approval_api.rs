@@ -123,10 +123,10 @@ pub(super) async fn load(
     };
     let context = context_of(edge, principal, "", Operation::View { pause });
     let mut response = ask_session(&stub, &context, "").await?;
-    let status = response.status_code();
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
     let body: Value = response.json().await?;
     if status != 200 {
-        return Ok(Err(error_of(status, &body)));
+        return Ok(Err(error_of(status, retry_after.as_deref(), &body)));
     }
     Ok(Ok(serde_json::from_value(body.get("view").cloned().unwrap_or(Value::Null))?))
 }
@@ -144,11 +144,11 @@ pub(super) async fn send_decision(
     };
     let context = context_of(edge, principal, "", Operation::Decide { pause });
     let mut response = ask_session(&stub, &context, &serde_json::to_string(asked)?).await?;
-    let status = response.status_code();
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
     let body: Value = response.json().await?;
     let view = match body.get("view") {
         Some(view) => Box::new(serde_json::from_value(view.clone())?),
-        None => return Ok(Sent::Failed(error_of(status, &body))),
+        None => return Ok(Sent::Failed(error_of(status, retry_after.as_deref(), &body))),
     };
     Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
         None => Sent::Decided(view),
@@ -171,14 +171,16 @@ fn unknown() -> WireError {
     }
 }
 
-fn error_of(status: u16, body: &Value) -> WireError {
+fn error_of(status: u16, retry_after: Option<&str>, body: &Value) -> WireError {
     match status {
         404 => unknown(),
         403 => WireError::forbidden("This approval belongs to another account."),
         _ => {
             let message =
                 body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
-            WireError { status, message: message.to_owned(), ..WireError::restarting() }
+            let code = body.pointer("/error/code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+            let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
+            WireError { status, code: code.unwrap_or(-32_603), message: message.to_owned(), retry_after }
         }
     }
 }

@@ -2,22 +2,24 @@
 //! adds the verified identity, and returns what the object answers, unchanged.
 
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 
 use futures_util::FutureExt;
 use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
 use super::clock::now;
-use super::http::{correlation, error_response, header, json_response, load_settings};
+use super::http::{Incoming, correlation, error_response, header, json_response, load_settings};
 use super::mcp_edge::{DEFAULT_RESOURCE, is_slug, mcp, resource_path};
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
 use crate::auth::{Outcome, Principal};
 use crate::config::Settings;
-use crate::internal::{Context, Operation, VERSION};
+use crate::internal::{Asked, Context, Operation, VERSION};
 use crate::protocol::cors::{is_loopback, origin_is_allowed};
 use crate::protocol::errors::WireError;
+use crate::protocol::text::bounded;
 use crate::protocol::trace::Trace;
 use crate::session::id::is_session_id;
 
@@ -27,27 +29,25 @@ fn start() {
 }
 
 #[event(fetch)]
-async fn fetch(request: Request, env: Env, _context: worker::Context) -> worker::Result<Response> {
-    let mcp = is_mcp(&request).then(|| {
-        let session = header(request.headers(), "mcp-session-id").filter(|id| is_session_id(id));
-        (request.method(), session, now())
-    });
-    let internal = |reason: &str| {
-        let error = WireError::internal(&correlation(reason));
-        if mcp.is_some() { error_response(&error, None) } else { api_error(&error) }
-    };
-    let response = match AssertUnwindSafe(route(request, &env)).catch_unwind().await {
+async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -> worker::Result<web_sys::Response> {
+    let started = now();
+    let incoming = Incoming::read(&request)?;
+    let url = url::Url::parse(&incoming.url)?;
+    let is_mcp = is_mcp(&url);
+    let internal = |reason: &str| refusal(is_mcp, &WireError::internal(&correlation(reason)));
+    let response = match AssertUnwindSafe(route(request, &incoming, url, &env)).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => internal(&error.to_string())?,
         Err(_) => internal("panic")?,
     };
-    if let Some((method, session, started)) = &mcp {
+    if is_mcp {
+        let session = incoming.header("mcp-session-id").filter(|id| is_session_id(id));
         log(
             "mcp_request",
             json!({
-                "method": method.as_ref(),
-                "status": response.status_code(),
-                "durationMs": now().saturating_sub(*started),
+                "method": bounded(&incoming.method, 20),
+                "status": response.status(),
+                "durationMs": now().saturating_sub(started),
                 "sessionId": session,
             }),
         );
@@ -56,45 +56,61 @@ async fn fetch(request: Request, env: Env, _context: worker::Context) -> worker:
 }
 
 /// Whether an answer has to carry the headers of `/mcp`.
-fn is_mcp(request: &Request) -> bool {
-    request.path().starts_with("/mcp")
+fn is_mcp(url: &url::Url) -> bool {
+    url.path().starts_with("/mcp")
+}
+
+fn refusal(is_mcp: bool, error: &WireError) -> worker::Result<web_sys::Response> {
+    let response = if is_mcp { error_response(error, None) } else { api_error(error) };
+    response.map(Into::into)
 }
 
 /// What every handler at the edge knows.
 pub(super) struct Edge<'a> {
     pub(super) env: &'a Env,
-    pub(super) settings: Settings,
+    pub(super) settings: Rc<Settings>,
     /// The request's URL.
     pub(super) url: url::Url,
     /// The gateway's own origin.
     pub(super) origin: String,
 }
 
-async fn route(request: Request, env: &Env) -> worker::Result<Response> {
+async fn route(
+    request: web_sys::Request,
+    incoming: &Incoming,
+    url: url::Url,
+    env: &Env,
+) -> worker::Result<web_sys::Response> {
+    let is_mcp = is_mcp(&url);
     let settings = match load_settings(env) {
         Ok(settings) => settings,
         Err(error) => {
             log_error("mcp_settings_invalid", json!({ "reason": error.to_string() }));
-            let error = WireError { message: error.to_string(), ..WireError::internal("") };
-            return if is_mcp(&request) { error_response(&error, None) } else { api_error(&error) };
+            return refusal(is_mcp, &WireError { message: error.to_string(), ..WireError::internal("") });
         }
     };
-    let url = request.url()?;
     // Development mode believes every name: only this machine may use it, and nothing that came
     // through the platform's edge.
-    if !is_loopback(&url) || request.headers().has("cf-ray")? {
-        let error = WireError::forbidden(
-            "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.",
-        );
-        return if is_mcp(&request) { error_response(&error, None) } else { api_error(&error) };
+    if !is_loopback(&url) || incoming.header("cf-ray").is_some() {
+        let message =
+            "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.";
+        return refusal(is_mcp, &WireError::forbidden(message));
     }
     let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin().ascii_serialization());
     let edge = Edge { env, settings, url, origin };
     let path = edge.url.path().to_owned();
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        ["mcp"] => mcp(request, &edge, DEFAULT_RESOURCE).await,
-        ["mcp", "toolkits", slug] if is_slug(slug) => mcp(request, &edge, slug).await,
+        ["mcp"] => return mcp(request, incoming, &edge, DEFAULT_RESOURCE).await,
+        ["mcp", "toolkits", slug] if is_slug(slug) => return mcp(request, incoming, &edge, slug).await,
+        _ => {}
+    }
+    let request = Request::from(request);
+    // The bindings take every method that they do not know for GET.
+    if request.method().as_ref() != incoming.method {
+        return refusal(is_mcp, &WireError::method_not_allowed());
+    }
+    let response = match segments.as_slice() {
         [".well-known", "oauth-protected-resource"] | [".well-known", "oauth-protected-resource", "mcp"] => {
             resource_metadata(&request, &edge, DEFAULT_RESOURCE)
         }
@@ -115,7 +131,8 @@ async fn route(request: Request, env: &Env) -> worker::Result<Response> {
         }
         ["mcp", ..] => error_response(&WireError::no_such_route(), None),
         _ => api_error(&WireError::no_such_route()),
-    }
+    };
+    response.map(Into::into)
 }
 
 /// An error outside `/mcp`.
@@ -136,6 +153,7 @@ pub(super) fn context_of(edge: &Edge<'_>, principal: Principal, resource: &str, 
         principal,
         resource: resource.to_owned(),
         public_origin: edge.origin.clone(),
+        asked: Asked::default(),
         trace: Trace::default(),
         operation,
     }

@@ -1,22 +1,176 @@
 //! Requests in, responses out: the parts that several handlers need.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use futures_util::StreamExt;
 use serde_json::json;
+use wasm_bindgen::prelude::*;
 use worker::{Env, Headers, Method, Request, RequestInit, Response, ResponseBuilder, Stub};
 
 use super::random::random_hex;
 use super::telemetry::log_error;
 use crate::config::{Settings, SettingsError, parse_settings};
-use crate::internal::{CONTEXT_HEADER, Context};
+use crate::internal::{Asked, CONTEXT_HEADER, Context};
 use crate::protocol::cors;
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::{Accepts, is_json};
 use crate::protocol::jsonrpc::{BODY_LIMIT, Body, Refusal, RequestId, parse_body};
-use crate::session::failure::{CAUSES, PlatformFailure};
+
+#[wasm_bindgen(module = "/src/shell/http.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    fn describe(request: &web_sys::Request) -> Result<String, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn forward(
+        namespace: &JsValue,
+        id: &str,
+        request: &web_sys::Request,
+        context: &str,
+        upgrade: bool,
+        hold: bool,
+    ) -> Result<JsValue, JsValue>;
+
+    type FailedCall;
+
+    #[wasm_bindgen(method, getter)]
+    fn error(this: &FailedCall) -> JsValue;
+
+    #[wasm_bindgen(method, getter)]
+    fn body(this: &FailedCall) -> JsValue;
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A stub as it is: what comes back through it is handed on without being taken apart.
+    type RawStub;
+
+    #[wasm_bindgen(method, catch)]
+    fn fetch(this: &RawStub, request: &web_sys::Request) -> Result<js_sys::Promise, JsValue>;
+}
+
+/// A request, read in one go.
+#[derive(Debug, Clone)]
+pub(crate) struct Incoming {
+    pub(crate) method: String,
+    pub(crate) url: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Incoming {
+    pub(crate) fn read(request: &web_sys::Request) -> worker::Result<Self> {
+        let text = describe(request)?;
+        let mut lines = text.split('\n');
+        let mut next = || lines.next().unwrap_or_default().to_owned();
+        let (method, url) = (next(), next());
+        let headers = lines.filter_map(|line| line.split_once(':'));
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(Self { method, url, headers })
+    }
+
+    /// One of the headers that the gateway looks at (see `http.js`).
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What a session object has to know of it.
+    pub(crate) fn asked(&self) -> Asked {
+        let header = |name: &str| self.header(name).map(ToOwned::to_owned);
+        let length = self.header("content-length").and_then(|length| length.parse::<usize>().ok());
+        Asked {
+            accept: header("accept"),
+            content_type: header("content-type"),
+            protocol_version: header("mcp-protocol-version"),
+            last_event_id: header("last-event-id").filter(|id| !id.is_empty()),
+            held: self.method == "POST" && length.is_some_and(|length| length <= SMALL_BODY),
+        }
+    }
+}
+
+/// What became of a request that was handed to a session object.
+pub(crate) enum Forwarded {
+    /// The object's answer, as the platform has it.
+    Response(web_sys::Response),
+    /// The call failed. With the request's body, where it was held.
+    Failed(worker::Error, Option<Vec<u8>>),
+    /// The body broke off.
+    Broken,
+    /// The id is none of this gateway's.
+    NoSuchId,
+}
+
+/// Hands a request to the session object with that id.
+pub(crate) async fn forward_to_session(
+    env: &Env,
+    id: &str,
+    request: &web_sys::Request,
+    context: &Context,
+    upgrade: bool,
+) -> worker::Result<Forwarded> {
+    let namespace = js_sys::Reflect::get(env.as_ref(), &"SESSION".into())?;
+    let sent = forward(&namespace, id, request, &context.encode(), upgrade, context.asked.held)?;
+    let Ok(promise) = sent.dyn_into::<js_sys::Promise>() else {
+        return Ok(Forwarded::NoSuchId);
+    };
+    let answer = wasm_bindgen_futures::JsFuture::from(promise).await?;
+    let failed: FailedCall = match answer.dyn_into::<web_sys::Response>() {
+        Ok(response) => return Ok(Forwarded::Response(response)),
+        Err(other) => other.unchecked_into(),
+    };
+    if failed.error().is_undefined() {
+        return Ok(Forwarded::Broken);
+    }
+    let body = failed.body().dyn_into::<js_sys::ArrayBuffer>().ok();
+    let body = body.map(|body| js_sys::Uint8Array::new(&body).to_vec());
+    Ok(Forwarded::Failed(failed.error().into(), body))
+}
+
+thread_local! {
+    /// A version of the Worker has the same variables for as long as its isolate lives.
+    static SETTINGS: RefCell<Option<Rc<Settings>>> = const { RefCell::new(None) };
+    /// The headers of every answer on `/mcp`.
+    static MCP_HEADERS: RefCell<Option<web_sys::Headers>> = const { RefCell::new(None) };
+}
 
 /// Reads the settings from the environment.
-pub(crate) fn load_settings(env: &Env) -> Result<Settings, SettingsError> {
-    parse_settings(|name| env.var(name).ok().map(|value| value.to_string()))
+pub(crate) fn load_settings(env: &Env) -> Result<Rc<Settings>, SettingsError> {
+    if let Some(known) = SETTINGS.with_borrow(Clone::clone) {
+        return Ok(known);
+    }
+    let settings = Rc::new(parse_settings(|name| env.var(name).ok().map(|value| value.to_string()))?);
+    SETTINGS.set(Some(Rc::clone(&settings)));
+    Ok(settings)
+}
+
+/// Asks an object, and gives its answer as the platform has it.
+pub(crate) async fn ask_object(stub: Stub, request: &Request) -> worker::Result<web_sys::Response> {
+    let promise = stub.into_rpc::<RawStub>().fetch(request.inner())?;
+    let response = wasm_bindgen_futures::JsFuture::from(promise).await?;
+    response.dyn_into().map_err(|_| worker::Error::RustError("the object gave no response".to_owned()))
+}
+
+/// A response builder with the headers that every answer on `/mcp` has.
+pub(crate) fn mcp_response(status: u16) -> worker::Result<ResponseBuilder> {
+    let known = MCP_HEADERS.with_borrow(Clone::clone);
+    let base = if let Some(known) = known {
+        known
+    } else {
+        let base = web_sys::Headers::new()?;
+        for (name, value) in cors::response_headers() {
+            base.set(name, value)?;
+        }
+        base.set("cache-control", "no-store")?;
+        MCP_HEADERS.set(Some(base.clone()));
+        base
+    };
+    let headers = Headers(web_sys::Headers::new_with_headers(&base)?);
+    Ok(ResponseBuilder::new().with_status(status).with_headers(headers))
+}
+
+/// An answer on `/mcp` whose body is there already.
+pub(crate) fn mcp_answer(status: u16, kind: &str, body: String) -> worker::Result<Response> {
+    Ok(mcp_response(status)?.with_header("content-type", kind)?.fixed(body.into_bytes()))
 }
 
 /// A header's value; absent and unreadable are the same.
@@ -36,6 +190,10 @@ pub(crate) enum BodyError {
 /// What is read and thrown away of a body that is too large, so that the client gets to read the answer instead of a
 /// broken connection. One that sends even more loses the connection.
 const DRAINED_BYTES: usize = 32 << 20;
+
+/// Bytes of a body that is read at once where its length is declared: the platform holds a body to that. The Worker holds it,
+/// outside of wasm, so that it can say which request failed.
+const SMALL_BODY: usize = 64 << 10;
 
 /// Reads a body of at most `limit` bytes. Counts what arrives, whatever `Content-Length` says.
 pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec<u8>, BodyError> {
@@ -60,25 +218,16 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
     if arrived > limit { Err(BodyError::TooLarge) } else { Ok(bytes) }
 }
 
-/// A response builder with the headers that every answer on `/mcp` has.
-pub(crate) fn mcp_response(status: u16) -> worker::Result<ResponseBuilder> {
-    let mut builder = ResponseBuilder::new().with_status(status);
-    for (name, value) in cors::response_headers() {
-        builder = builder.with_header(name, value)?;
-    }
-    builder.with_header("cache-control", "no-store")
-}
-
 /// An error of the gateway's own on `/mcp`.
 pub(crate) fn error_response(error: &WireError, id: Option<&RequestId>) -> worker::Result<Response> {
-    let mut builder = mcp_response(error.status)?.with_header("content-type", "application/json")?;
+    let response = mcp_answer(error.status, "application/json", error.body(id))?;
     if let Some(seconds) = error.retry_after {
-        builder = builder.with_header("retry-after", &seconds.to_string())?;
+        response.headers().set("retry-after", &seconds.to_string())?;
     }
     if error.status == 405 {
-        builder = builder.with_header("allow", cors::METHODS)?;
+        response.headers().set("allow", cors::METHODS)?;
     }
-    Ok(builder.fixed(error.body(id).into_bytes()))
+    Ok(response)
 }
 
 /// JSON that no cache may keep.
@@ -111,15 +260,20 @@ pub(crate) struct Post {
 }
 
 /// Reads a POST: content negotiation, size, JSON, JSON-RPC.
-pub(crate) async fn read_post(request: &mut Request) -> Result<Post, Refusal> {
-    let accepts = Accepts::parse(header(request.headers(), "accept").as_deref());
+pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Post, Refusal> {
+    let accepts = Accepts::parse(asked.accept.as_deref());
     if !accepts.json && !accepts.events {
         return Err((WireError::not_acceptable("application/json or text/event-stream"), None));
     }
-    if !is_json(header(request.headers(), "content-type").as_deref()) {
+    if !is_json(asked.content_type.as_deref()) {
         return Err((WireError::unsupported_media_type(), None));
     }
-    let bytes = read_body(request, BODY_LIMIT).await.map_err(|error| match error {
+    let bytes = if asked.held {
+        request.bytes().await.map_err(|_| BodyError::Broken)
+    } else {
+        read_body(request, BODY_LIMIT).await
+    };
+    let bytes = bytes.map_err(|error| match error {
         BodyError::TooLarge => (WireError::body_too_large(BODY_LIMIT), None),
         BodyError::Broken => (WireError::parse_error("the body broke off"), None),
     })?;
@@ -135,33 +289,4 @@ pub(crate) fn own_request(url: &str, context: &Context, body: &str) -> worker::R
     let mut init = RequestInit::new();
     init.with_method(Method::Post).with_headers(headers).with_body(Some(body.into()));
     Request::new_with_init(url, &init)
-}
-
-/// A session object that was never used.
-pub(crate) fn new_session(env: &Env, settings: &Settings) -> worker::Result<Stub> {
-    let namespace = env.durable_object("SESSION")?;
-    match &settings.jurisdiction {
-        Some(jurisdiction) => namespace.unique_id_with_jurisdiction(jurisdiction)?.get_stub(),
-        None => namespace.unique_id()?.get_stub(),
-    }
-}
-
-/// What the platform says of a failed call to an object.
-pub(crate) fn platform_failure(error: &worker::Error) -> PlatformFailure {
-    let mut failure = PlatformFailure::default();
-    let mut next = Some(error);
-    while let Some(error) = next.take()
-        && failure.messages.len() < CAUSES
-    {
-        let worker::Error::UnknownJsError { original, message, cause, .. } = error else {
-            failure.messages.push(error.to_string());
-            break;
-        };
-        failure.messages.push(message.clone());
-        let is_set = |name: &str| js_sys::Reflect::get(original, &name.into()).is_ok_and(|value| value.is_truthy());
-        failure.retryable |= is_set("retryable");
-        failure.overloaded |= is_set("overloaded");
-        next = cause.as_deref();
-    }
-    failure
 }

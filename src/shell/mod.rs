@@ -11,6 +11,7 @@ mod notify;
 mod organization;
 mod organization_object;
 mod pages;
+mod platform;
 mod random;
 mod runner;
 mod sandbox;

@@ -1,11 +1,17 @@
 //! How a session object and the edge talk to the organization object.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
 
+use super::clock::sleep;
 use super::http::{BodyError, read_body};
+use super::platform::{log_failure, platform_failure};
+use super::random::random_bytes;
 use crate::internal::{CatalogQuestion, DirectAnswer, DirectQuestion, ToolLookup};
+use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
 const ANSWER_LIMIT: usize = 32 << 20;
@@ -58,9 +64,17 @@ async fn ask<Q: Serialize, A: DeserializeOwned>(
         tries += 1;
         match ask_once(env, organization, name, &text).await {
             Ok(answer) => return Ok(serde_json::from_slice(&answer)?),
-            Err(error) if tries >= TRIES => return Err(error),
-            Err(_) => {}
+            Err(error) => {
+                let failure = platform_failure(&error);
+                log_failure(&format!("organization/{name}"), &failure);
+                // One that has too much to do gets no more of it.
+                if tries >= TRIES || classify(&failure).1 != Disposition::Transient {
+                    return Err(error);
+                }
+            }
         }
+        let jitter = random_bytes::<1>()?.first().copied().unwrap_or_default();
+        sleep(Duration::from_millis(u64::from(tries) * 10 + u64::from(jitter) % 20)).await;
     }
 }
 

@@ -31,7 +31,7 @@ use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::demo;
 use crate::internal::{
-    CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup, VERSION,
+    Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup, VERSION,
 };
 use crate::json::sha256_hex;
 use crate::policy::{Action, judge_nature};
@@ -482,6 +482,7 @@ async fn tell_session(env: &Env, organization: &str, session: &str) -> worker::R
         },
         resource: String::new(),
         public_origin: String::new(),
+        asked: Asked::default(),
         trace: Trace::default(),
         operation: Operation::CatalogChanged,
     };

@@ -72,7 +72,7 @@ impl Machine {
 pub(crate) struct Runner {
     state: State,
     env: Env,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Rc<Settings>,
     pub(crate) store: SessionStore,
     live: RefCell<BTreeMap<String, Rc<Live>>>,
     loaded: Cell<bool>,
@@ -95,7 +95,7 @@ impl Drop for Driver {
 }
 
 impl Runner {
-    pub(crate) fn new(state: State, env: Env, settings: Settings) -> Self {
+    pub(crate) fn new(state: State, env: Env, settings: Rc<Settings>) -> Self {
         let store = SessionStore::new(&state);
         Self {
             state,

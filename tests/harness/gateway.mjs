@@ -46,7 +46,7 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
  *   wakes the object nor needs a running gateway; undefined when the object has stored nothing.
  */
 export async function startGateway({ vars = {}, stateDir, port = 0, features = [], bundle, wrapper } = {}) {
-  const gateway = new Gateway({ vars, stateDir, port, bundle: resolve(ROOT, bundle ?? process.env.H3_BUNDLE ?? bundleFolder(features)), wrapper });
+  const gateway = new Gateway({ vars, stateDir, port, bundle: resolve(ROOT, bundle ?? bundleFolder(features)), wrapper });
   await gateway.start();
   return gateway;
 }

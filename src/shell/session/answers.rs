@@ -12,7 +12,7 @@ use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::sse::message_event;
 use crate::session::tools::text_result;
-use crate::shell::http::{correlation, mcp_response};
+use crate::shell::http::{correlation, mcp_answer};
 
 /// The answer to one request, as it comes.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Answered>>>;
@@ -47,13 +47,15 @@ impl Answered {
 /// A response that is there already, in the form that the client admits.
 pub(super) fn answer_now(accepts: Accepts, answered: Answered) -> worker::Result<Response> {
     let Answered { text, status, retry_after } = answered;
-    let (kind, body) =
-        if accepts.json { ("application/json", text) } else { ("text/event-stream", message_event(&text)) };
-    let mut builder = mcp_response(status)?.with_header("content-type", kind)?;
+    let response = if accepts.json {
+        mcp_answer(status, "application/json", text)?
+    } else {
+        mcp_answer(status, "text/event-stream", message_event(&text))?
+    };
     if let Some(seconds) = retry_after {
-        builder = builder.with_header("retry-after", &seconds.to_string())?;
+        response.headers().set("retry-after", &seconds.to_string())?;
     }
-    Ok(builder.fixed(body.into_bytes()))
+    Ok(response)
 }
 
 /// A tool result that tells the model what was wrong with its call.

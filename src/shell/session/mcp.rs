@@ -21,7 +21,8 @@ use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, nego
 use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
 use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
 use crate::shell::clock::now;
-use crate::shell::http::{header, mcp_response, new_session, own_request, read_post};
+use crate::shell::http::{mcp_response, own_request, read_post};
+use crate::shell::platform::first_call;
 use crate::shell::telemetry::log;
 use crate::upstream::LogLevel;
 
@@ -33,7 +34,7 @@ const CAPABILITIES_LIMIT: usize = 16 << 10;
 impl Session {
     pub(super) async fn mcp(self: Rc<Self>, mut request: Request, context: Context) -> Result<Response, Failure> {
         let method = request.method();
-        let body = if method == Method::Post { Some(read_post(&mut request).await) } else { None };
+        let body = if method == Method::Post { Some(read_post(&mut request, &context.asked).await) } else { None };
         if let Some(Ok(body)) = &body
             && body.message.is_initialize()
         {
@@ -54,33 +55,26 @@ impl Session {
         if method == Method::Delete {
             return self.terminate(&meta, Termination::Deleted);
         }
-        let version = header(request.headers(), "mcp-protocol-version");
-        if !header_is_supported(version.as_deref()) {
+        if !header_is_supported(context.asked.protocol_version.as_deref()) {
             let message =
                 format!("Bad Request: Unsupported protocol version (supported versions: {})", SUPPORTED.join(", "));
             return Err(WireError::bad_request(message).into());
         }
         let Some(body) = body else {
-            return self.get(meta, &request, context).await;
+            return self.get(meta, context).await;
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
         self.touch(&meta)?;
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
-    async fn get(
-        self: Rc<Self>,
-        meta: Rc<SessionMeta>,
-        request: &Request,
-        context: Context,
-    ) -> Result<Response, Failure> {
-        if !Accepts::parse(header(request.headers(), "accept").as_deref()).events {
+    async fn get(self: Rc<Self>, meta: Rc<SessionMeta>, context: Context) -> Result<Response, Failure> {
+        if !Accepts::parse(context.asked.accept.as_deref()).events {
             return Err(WireError::not_acceptable("text/event-stream").into());
         }
-        let last = header(request.headers(), "last-event-id");
         self.touch(&meta)?;
-        match last.as_deref() {
-            None | Some("") => self.open_standalone(&meta).await,
+        match context.asked.last_event_id.as_deref() {
+            None => self.open_standalone(&meta).await,
             Some(last) => self.read_again(&meta, &context, last),
         }
     }
@@ -254,7 +248,7 @@ impl Session {
     }
 
     pub(super) async fn open(&self, mut request: Request, context: &Context) -> Result<Response, Failure> {
-        let body = read_post(&mut request).await.map_err(|(error, id)| Failure::Wire(error, id))?;
+        let body = read_post(&mut request, &context.asked).await.map_err(|(error, id)| Failure::Wire(error, id))?;
         let Body::Single(Message::Request { id, mut params, .. }) = body.message else {
             return Err(WireError::session_id_required().into());
         };
@@ -333,14 +327,9 @@ impl Session {
     /// `initialize` that carries the id of another session: clients keep stale ones. Opens a new one.
     pub(super) async fn reopen(&self, request: &Request, context: &Context, body: &[u8]) -> Result<Response, Failure> {
         let context = Context { operation: Operation::Open, ..context.clone() };
-        let text = String::from_utf8_lossy(body);
-        let new = own_request(request.url()?.as_str(), &context, &text)?;
-        for name in ["accept", "mcp-protocol-version", "traceparent", "tracestate", "baggage"] {
-            if let Some(value) = header(request.headers(), name) {
-                new.headers().set(name, &value)?;
-            }
-        }
-        Ok(new_session(&self.env, self.settings()?)?.fetch_with_request(new).await?)
+        let (url, text) = (request.url()?, String::from_utf8_lossy(body));
+        let settings = self.settings()?;
+        Ok(first_call(&self.env, settings, || own_request(url.as_str(), &context, &text)).await?.into())
     }
 
     /// Ends the session. What still waits for a person stays until it is decided or expires: a

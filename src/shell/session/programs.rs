@@ -25,9 +25,10 @@ use crate::session::stream::Awaits;
 use crate::session::tools::{PENDING_LINES, RELAYED_CHARACTERS, ReportContext, execution_not_found, report_result};
 use crate::session::{ElicitationMode, Modes, SessionMeta};
 use crate::shell::clock::{now, sleep};
-use crate::shell::http::{internal_error, own_request, platform_failure};
+use crate::shell::http::{internal_error, own_request};
 use crate::shell::invoke::Caller;
 use crate::shell::organization::read_own_body;
+use crate::shell::platform::{log_failure, platform_failure};
 use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
 
 /// Told to a model that tries to decide where a person has to.
@@ -388,6 +389,7 @@ fn relayed_decision(modes: Modes, arguments: &Map<String, Value>) -> Result<Opti
 /// The object that holds the execution could not be reached.
 fn holder_failed(error: &worker::Error) -> Result<String, RpcError> {
     let failure = platform_failure(error);
+    log_failure("resume", &failure);
     match classify(&failure).1 {
         Disposition::Dead => Ok(execution_not_found()),
         Disposition::Transient | Disposition::Overloaded => Ok(tool_error("restarting", HOLDER_RESTARTS)),

@@ -1,0 +1,86 @@
+// One whole run: starts the servers, measures, counts, judges.
+
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+
+import { ROOT } from "../scripts/lib/paths.mjs";
+import { heading, say } from "../scripts/lib/report.mjs";
+import { Client } from "./client.mjs";
+import { countCosts } from "./counts.mjs";
+import { addRatios, judge } from "./goals.mjs";
+import { IMPLEMENTATIONS, workerOf } from "./implementations.mjs";
+import { IN_FLIGHT } from "./load.mjs";
+import { measure, planStages } from "./measure.mjs";
+import { addBytesPerSession } from "./report.mjs";
+import { startServer } from "./server.mjs";
+
+/** Runs everything. Resolves with what report.mjs prints and writes. */
+export async function runBenchmark({ bundle, rounds, seconds, levels, operations, query, tool, throughEntry, complete }) {
+  const clients = [];
+  try {
+    heading("Starting one workerd for each implementation");
+    const bytes = {};
+    for (const name of IMPLEMENTATIONS) {
+      const server = await startServer(await workerOf(name, { bundle }), { throughEntry });
+      const client = new Client(name, server, name === "countersign" ? { query, tool } : {});
+      clients.push(client);
+      await client.open(1);
+      // Always with tools/list, which shows whether the tool is there at all.
+      bytes[name] = await client.inspect([...new Set(["tools/list", ...operations])]);
+      say(`${name}: ${(server.memory() / 1e6).toFixed(0)} MB, answers in bytes: ${JSON.stringify(bytes[name])}`);
+    }
+
+    heading(`Measuring: ${rounds} rounds of ${seconds} s, ${IN_FLIGHT} requests in flight`);
+    const stages = planStages({ levels, operations });
+    const measured = await measure({ clients, stages, rounds, seconds, say });
+    addRatios(measured.cells);
+    addBytesPerSession(measured.memory);
+
+    heading("Counting what a request costs");
+    const counts = await countCosts({ bundle, operations, query, tool });
+    return {
+      ...measured,
+      counts,
+      bytes,
+      goals: judge({ cells: measured.cells, counts }),
+      run: { complete, rounds, seconds, inFlight: IN_FLIGHT, levels, operations, query, tool, throughEntry, processors: availableParallelism() },
+      versions: versions(bundle),
+    };
+  } finally {
+    for (const client of clients) {
+      await client.close();
+      await client.server.stop();
+    }
+  }
+}
+
+function versions(bundle) {
+  const version = (...path) => JSON.parse(readFileSync(join(ROOT, ...path, "package.json"), "utf8")).version;
+  const installed = (name) => version("node_modules", name);
+  const compared = (name) => version("bench", "node_modules", name);
+  return {
+    countersign: version(),
+    commit: commit(),
+    // A bundle that somebody names need not be of that commit.
+    bundle: createHash("sha256").update(readFileSync(join(bundle, "index_bg.wasm"))).digest("hex").slice(0, 16),
+    agents: compared("agents"),
+    "@modelcontextprotocol/sdk": compared("@modelcontextprotocol/sdk"),
+    workerd: installed("workerd"),
+    miniflare: installed("miniflare"),
+    node: process.versions.node,
+    platform: `${process.platform}-${process.arch}`,
+  };
+}
+
+/** The commit, with a `+` when files differ from it; null outside of git. */
+function commit() {
+  try {
+    const git = (...args) => execFileSync("git", args, { cwd: ROOT, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+    return git("rev-parse", "HEAD") + (git("status", "--porcelain") === "" ? "" : "+");
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,17 @@
+// The same tool on `McpAgent` of the package `agents`, written as its documentation says.
+
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { McpAgent } from "agents/mcp";
+import { z } from "zod";
+
+export class EchoAgent extends McpAgent {
+  server = new McpServer({ name: "mcp-agent", version: "1" });
+
+  async init() {
+    this.server.registerTool("echo", { description: "Gives back its message.", inputSchema: { message: z.string() } }, async ({ message }) => ({
+      content: [{ type: "text", text: message }],
+    }));
+  }
+}
+
+export default EchoAgent.serve("/mcp", { binding: "SESSION" });
