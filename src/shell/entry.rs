@@ -1,6 +1,7 @@
 //! The Worker's entry: CORS, method, `Origin`, authentication, routing. Picks the Durable Object,
 //! adds the verified identity, and returns what the object answers, unchanged.
 
+use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
@@ -32,10 +33,10 @@ fn start() {
 async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -> worker::Result<web_sys::Response> {
     let started = now();
     let incoming = Incoming::read(&request)?;
-    let url = url::Url::parse(&incoming.url)?;
+    let url = parse_url(&incoming.url)?;
     let is_mcp = is_mcp(&url);
     let internal = |reason: &str| refusal(is_mcp, &WireError::internal(&correlation(reason)));
-    let response = match AssertUnwindSafe(route(request, &incoming, url, &env)).catch_unwind().await {
+    let response = match AssertUnwindSafe(route(request, &incoming, Rc::clone(&url), &env)).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => internal(&error.to_string())?,
         Err(_) => internal("panic")?,
@@ -55,6 +56,22 @@ async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -
     Ok(response)
 }
 
+thread_local! {
+    /// The last URL: an isolate mostly sees the same one.
+    static LAST_URL: RefCell<Option<(String, Rc<url::Url>)>> = const { RefCell::new(None) };
+}
+
+fn parse_url(text: &str) -> worker::Result<Rc<url::Url>> {
+    let known =
+        LAST_URL.with_borrow(|last| last.as_ref().filter(|(known, _)| known == text).map(|(_, url)| Rc::clone(url)));
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let url = Rc::new(url::Url::parse(text)?);
+    LAST_URL.set(Some((text.to_owned(), Rc::clone(&url))));
+    Ok(url)
+}
+
 /// Whether an answer has to carry the headers of `/mcp`.
 fn is_mcp(url: &url::Url) -> bool {
     url.path().starts_with("/mcp")
@@ -70,7 +87,7 @@ pub(super) struct Edge<'a> {
     pub(super) env: &'a Env,
     pub(super) settings: Rc<Settings>,
     /// The request's URL.
-    pub(super) url: url::Url,
+    pub(super) url: Rc<url::Url>,
     /// The gateway's own origin.
     pub(super) origin: String,
 }
@@ -78,7 +95,7 @@ pub(super) struct Edge<'a> {
 async fn route(
     request: web_sys::Request,
     incoming: &Incoming,
-    url: url::Url,
+    url: Rc<url::Url>,
     env: &Env,
 ) -> worker::Result<web_sys::Response> {
     let is_mcp = is_mcp(&url);

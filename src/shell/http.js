@@ -6,20 +6,31 @@ Object.defineProperty(Request.prototype, "cf", { configurable: true, get: () => 
 // They wake every task by queueMicrotask, which the platform wraps; a settled promise does the same without.
 globalThis.queueMicrotask = (task) => void Promise.resolve().then(task);
 
-const HEADERS = [
-  "accept", "access-control-request-headers", "authorization", "baggage", "cf-ray", "content-length", "content-type", "last-event-id", "mcp-protocol-version",
-  "mcp-session-id", "origin", "traceparent", "tracestate",
-];
+// Each look at a header is a call into the platform, so only those are read that matter to the method.
+const ALWAYS = ["authorization", "cf-ray", "mcp-session-id", "origin", "traceparent", "baggage"];
+const BY_METHOD = {
+  POST: ["accept", "content-length", "content-type", "mcp-protocol-version"],
+  GET: ["accept", "last-event-id", "mcp-protocol-version"],
+  OPTIONS: ["access-control-request-headers"],
+};
 
 /** Method, URL, and a line for each header that is there and that the gateway looks at. No header value has a line break. */
 export function describe({ method, url, headers }) {
   let text = `${method}\n${url}`;
-  for (const name of HEADERS) {
+  const add = (name) => {
     const value = headers.get(name);
     if (value !== null) text += `\n${name}:${value}`;
-  }
+    return value;
+  };
+  let traced = false;
+  for (const name of ALWAYS) if (add(name) !== null && name === "traceparent") traced = true;
+  if (traced) add("tracestate");
+  for (const name of BY_METHOD[method] ?? []) add(name);
   return text;
 }
+
+// Objects are found by id; all that they read of the URL is its query.
+const OBJECT_URL = "http://session/";
 
 /** What a call to an object came to, when it failed; `body` is that of the request, where it was held. */
 export class FailedCall {
@@ -43,7 +54,8 @@ export function forward(namespace, id, request, context, upgrade, hold) {
   const headers = { "x-countersign-context": context };
   if (upgrade) headers.upgrade = "websocket";
   const { url, method } = request;
-  return send(stub, url, { method, headers, body: hold ? undefined : request.body }, hold ? request : undefined);
+  const query = url.indexOf("?");
+  return send(stub, query < 0 ? OBJECT_URL : OBJECT_URL + url.slice(query), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
 }
 
 async function send(stub, url, init, held) {

@@ -111,19 +111,15 @@ function wrap(bundle, controlPath) {
       }
     };
 
-  class Worker extends bundle.default {
-    constructor(context, env) {
-      super(context, wrapEnv(env, "Worker"));
-    }
-
-    async fetch(request) {
-      if (new URL(request.url).pathname !== controlPath) return super.fetch(request);
+  const Worker = {
+    async fetch(request, env, context) {
+      if (new URL(request.url).pathname !== controlPath) return bundle.default.fetch(request, wrapEnv(env, "Worker"), context);
       if (request.method === "GET") return Response.json(calls);
       if (request.method === "POST") armed.push(...(await request.json()));
       else [armed, calls] = [[], []];
       return Response.json({});
-    }
-  }
+    },
+  };
 
   return { Worker, SessionDurableObject: wrapObject("SessionDurableObject"), OrganizationDurableObject: wrapObject("OrganizationDurableObject") };
 }
