@@ -184,7 +184,8 @@ function makeEntryLight(folder) {
     warn("worker-build's entry has another form than expected; it is left as it is, and every request costs a little more");
     return;
   }
-  const entry = `var countersignEntry={fetch:(request,env,ctx)=>${made}.prototype.fetch.call({env,ctx},request)};\n`;
+  // `quick` and `settle` are in src/shell/entry.rs.
+  const entry = `var countersignEntry={fetch(request,env,ctx){const entry=${made}.prototype;let sent;try{sent=entry.quick(request,env)}catch{}return sent===undefined?entry.fetch.call({env,ctx},request):sent.then((answer)=>answer instanceof Response?answer:entry.settle(request,answer))}};\n`;
   writeFileSync(path, code.replace(`${exported} as default`, "countersignEntry as default").replace(/export\s*\{(?=[^}]*countersignEntry)/, (found) => entry + found));
 }
 

@@ -10,8 +10,10 @@ use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
 use super::clock::now;
-use super::http::{Incoming, correlation, error_response, header, json_response, load_settings};
-use super::mcp_edge::{DEFAULT_RESOURCE, is_slug, mcp, resource_path};
+use super::http::{
+    Incoming, correlation, error_response, forward_quickly, forwarded, header, json_response, load_settings,
+};
+use super::mcp_edge::{DEFAULT_RESOURCE, Next, decide, failed_call, is_slug, mcp, resource_path};
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
@@ -29,6 +31,37 @@ fn start() {
     console_error_panic_hook::set_once();
 }
 
+/// The way of nearly every request, a POST to a session: all is decided here and now, and the object's answer goes to the
+/// client without coming back into wasm. Nothing where [`fetch`] has to do it. The build has the entry call this first.
+#[wasm_bindgen::prelude::wasm_bindgen]
+#[allow(unreachable_pub, reason = "the entry calls it")]
+#[must_use]
+pub fn quick(request: &web_sys::Request, env: &Env) -> Option<js_sys::Promise> {
+    let started = now();
+    let incoming = Incoming::read(request).ok().filter(|incoming| incoming.method == "POST")?;
+    let url = parse_url(&incoming.url).ok().filter(|url| url.path() == "/mcp")?;
+    let edge = edge(&incoming, url, env).ok()?;
+    match decide(&incoming, &edge, DEFAULT_RESOURCE) {
+        Ok(Next::Forward(context, id)) => forward_quickly(env, id, request, &context, started).ok()?,
+        Ok(Next::Answer(_) | Next::Open(..)) | Err(_) => None,
+    }
+}
+
+/// What becomes of a [`quick`] request that did not get through.
+#[wasm_bindgen::prelude::wasm_bindgen]
+#[allow(unreachable_pub, reason = "the entry calls it")]
+pub fn settle(
+    request: &web_sys::Request,
+    answer: wasm_bindgen::JsValue,
+) -> Result<web_sys::Response, wasm_bindgen::JsValue> {
+    let started = now();
+    let incoming = Incoming::read(request)?;
+    let id = incoming.header("mcp-session-id").unwrap_or_default();
+    let response = failed_call(&incoming, id, forwarded(answer))?;
+    log_request(&incoming, response.status(), started);
+    Ok(response)
+}
+
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -> worker::Result<web_sys::Response> {
     let started = now();
@@ -42,18 +75,22 @@ async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -
         Err(_) => internal("panic")?,
     };
     if is_mcp {
-        let session = incoming.header("mcp-session-id").filter(|id| is_session_id(id));
-        log(
-            "mcp_request",
-            json!({
-                "method": bounded(&incoming.method, 20),
-                "status": response.status(),
-                "durationMs": now().saturating_sub(started),
-                "sessionId": session,
-            }),
-        );
+        log_request(&incoming, response.status(), started);
     }
     Ok(response)
+}
+
+fn log_request(incoming: &Incoming, status: u16, started: u64) {
+    let session = incoming.header("mcp-session-id").filter(|id| is_session_id(id));
+    log(
+        "mcp_request",
+        json!({
+            "method": bounded(&incoming.method, 20),
+            "status": status,
+            "durationMs": now().saturating_sub(started),
+            "sessionId": session,
+        }),
+    );
 }
 
 thread_local! {
@@ -92,6 +129,21 @@ pub(super) struct Edge<'a> {
     pub(super) origin: String,
 }
 
+/// What every handler needs, or why nothing is served.
+fn edge<'a>(incoming: &Incoming, url: Rc<url::Url>, env: &'a Env) -> Result<Edge<'a>, WireError> {
+    let settings =
+        load_settings(env).map_err(|error| WireError { message: error.to_string(), ..WireError::internal("") })?;
+    // Development mode believes every name: only this machine may use it, and nothing that came
+    // through the platform's edge.
+    if !is_loopback(&url) || incoming.header("cf-ray").is_some() {
+        let message =
+            "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.";
+        return Err(WireError::forbidden(message));
+    }
+    let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin().ascii_serialization());
+    Ok(Edge { env, settings, url, origin })
+}
+
 async fn route(
     request: web_sys::Request,
     incoming: &Incoming,
@@ -99,22 +151,15 @@ async fn route(
     env: &Env,
 ) -> worker::Result<web_sys::Response> {
     let is_mcp = is_mcp(&url);
-    let settings = match load_settings(env) {
-        Ok(settings) => settings,
+    let edge = match edge(incoming, url, env) {
+        Ok(edge) => edge,
         Err(error) => {
-            log_error("mcp_settings_invalid", json!({ "reason": error.to_string() }));
-            return refusal(is_mcp, &WireError { message: error.to_string(), ..WireError::internal("") });
+            if error.status == 500 {
+                log_error("mcp_settings_invalid", json!({ "reason": error.message }));
+            }
+            return refusal(is_mcp, &error);
         }
     };
-    // Development mode believes every name: only this machine may use it, and nothing that came
-    // through the platform's edge.
-    if !is_loopback(&url) || incoming.header("cf-ray").is_some() {
-        let message =
-            "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.";
-        return refusal(is_mcp, &WireError::forbidden(message));
-    }
-    let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin().ascii_serialization());
-    let edge = Edge { env, settings, url, origin };
     let path = edge.url.path().to_owned();
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {

@@ -58,6 +58,18 @@ export function forward(namespace, id, request, context, upgrade, hold) {
   return send(stub, query < 0 ? OBJECT_URL : OBJECT_URL + url.slice(query), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
 }
 
+/** The same, and the log line of the request: the answer then goes to the client without coming back into wasm. */
+export function forwardAndLog(namespace, id, request, context, hold, started) {
+  const sent = forward(namespace, id, request, context, false, hold);
+  return sent && sent.then((answer) => {
+    if (answer instanceof Response) {
+      const line = { event: "mcp_request", method: request.method, status: answer.status, durationMs: Date.now() - started, sessionId: id };
+      console.log(JSON.stringify(line));
+    }
+    return answer;
+  });
+}
+
 async function send(stub, url, init, held) {
   try {
     if (held) init.body = await held.arrayBuffer();

@@ -32,6 +32,16 @@ extern "C" {
         hold: bool,
     ) -> Result<JsValue, JsValue>;
 
+    #[wasm_bindgen(catch, js_name = forwardAndLog)]
+    fn forward_and_log(
+        namespace: &JsValue,
+        id: &str,
+        request: &web_sys::Request,
+        context: &str,
+        hold: bool,
+        started: f64,
+    ) -> Result<JsValue, JsValue>;
+
     type FailedCall;
 
     #[wasm_bindgen(method, getter)]
@@ -114,16 +124,36 @@ pub(crate) async fn forward_to_session(
         return Ok(Forwarded::NoSuchId);
     };
     let answer = wasm_bindgen_futures::JsFuture::from(promise).await?;
+    Ok(forwarded(answer))
+}
+
+/// What a settled call came to.
+pub(crate) fn forwarded(answer: JsValue) -> Forwarded {
     let failed: FailedCall = match answer.dyn_into::<web_sys::Response>() {
-        Ok(response) => return Ok(Forwarded::Response(response)),
+        Ok(response) => return Forwarded::Response(response),
         Err(other) => other.unchecked_into(),
     };
     if failed.error().is_undefined() {
-        return Ok(Forwarded::Broken);
+        return Forwarded::Broken;
     }
     let body = failed.body().dyn_into::<js_sys::ArrayBuffer>().ok();
     let body = body.map(|body| js_sys::Uint8Array::new(&body).to_vec());
-    Ok(Forwarded::Failed(failed.error().into(), body))
+    Forwarded::Failed(failed.error().into(), body)
+}
+
+/// Hands a request to the session object with that id, without waiting here. What the promise gives is a response, or
+/// something for [`forwarded`]. `None` where the id is none of this gateway's.
+#[allow(clippy::cast_precision_loss, reason = "times are exact in a double for 285 000 years")]
+pub(crate) fn forward_quickly(
+    env: &Env,
+    id: &str,
+    request: &web_sys::Request,
+    context: &Context,
+    started: u64,
+) -> worker::Result<Option<js_sys::Promise>> {
+    let namespace = js_sys::Reflect::get(env.as_ref(), &"SESSION".into())?;
+    let sent = forward_and_log(&namespace, id, request, &context.encode(), context.asked.held, started as f64)?;
+    Ok(sent.dyn_into().ok())
 }
 
 thread_local! {

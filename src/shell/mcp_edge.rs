@@ -44,7 +44,7 @@ pub(super) async fn mcp(
 }
 
 /// What is done with a request.
-enum Next<'a> {
+pub(super) enum Next<'a> {
     /// It is answered at the edge.
     Answer(Response),
     /// It has no session: `initialize` opens one, anything else is answered with this error.
@@ -53,7 +53,7 @@ enum Next<'a> {
     Forward(Context, &'a str),
 }
 
-fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Next<'a>> {
+pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Next<'a>> {
     let refuse = |error: &WireError| error_response(error, None).map(Next::Answer);
     let method = incoming.method.as_str();
     // 1. Preflight, before authentication.
@@ -161,17 +161,27 @@ async fn forward(
             event_stream(socket).map(Into::into)
         }
         Forwarded::Response(response) => Ok(response),
-        Forwarded::Failed(error, body) => {
-            let request = body.and_then(|body| parse_body(&body).ok()).and_then(|body| body.request_id().cloned());
-            let request = request.map(|request| (id.to_owned(), request.as_json().to_owned()));
-            failure_response(&incoming.method, &platform_failure(&error), request).map(Into::into)
-        }
-        Forwarded::Broken => error_response(&WireError::parse_error("the body broke off"), None).map(Into::into),
+        failed @ (Forwarded::Failed(..) | Forwarded::Broken) => failed_call(incoming, id, failed),
         Forwarded::NoSuchId if incoming.method == "POST" => {
             open(request, edge, context, WireError::session_not_found()).await
         }
         Forwarded::NoSuchId => error_response(&WireError::session_not_found(), None).map(Into::into),
     }
+}
+
+/// The answer to a request that did not get through to its session object.
+pub(super) fn failed_call(incoming: &Incoming, id: &str, call: Forwarded) -> worker::Result<web_sys::Response> {
+    let response = match call {
+        Forwarded::Response(response) => return Ok(response),
+        Forwarded::Failed(error, body) => {
+            let request = body.and_then(|body| parse_body(&body).ok()).and_then(|body| body.request_id().cloned());
+            let request = request.map(|request| (id.to_owned(), request.as_json().to_owned()));
+            failure_response(&incoming.method, &platform_failure(&error), request)
+        }
+        Forwarded::Broken => error_response(&WireError::parse_error("the body broke off"), None),
+        Forwarded::NoSuchId => error_response(&WireError::session_not_found(), None),
+    };
+    response.map(Into::into)
 }
 
 /// Calls a session object for a page or the approval API.

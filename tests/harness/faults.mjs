@@ -5,6 +5,8 @@
 // that a fault was armed for throws what the platform would throw. Worker and objects share an isolate here, so the error
 // arrives as it was made, `cause` and properties included.
 
+import { request } from "node:http";
+
 import { startGateway } from "./gateway.mjs";
 
 const CONTROL_PATH = "/__faults";
@@ -21,11 +23,21 @@ const CONTROL_PATH = "/__faults";
  */
 export async function startFaultyGateway(options) {
   const gateway = await startGateway({ ...options, wrapper: WRAPPER });
-  const control = async (method, body) => {
-    const response = await gateway.fetch(CONTROL_PATH, { method, body: body && JSON.stringify(body) });
-    if (!response.ok) throw new Error(`${CONTROL_PATH} answered ${response.status}: ${await response.text()}`);
-    return response.json();
-  };
+  // On a connection of its own: a request that fails before its body was read ends its connection, and fetch might take that one.
+  const control = (method, body) =>
+    new Promise((resolve, reject) => {
+      const call = request(new URL(CONTROL_PATH, gateway.url), { method, agent: false }, async (response) => {
+        try {
+          let text = "";
+          for await (const chunk of response.setEncoding("utf8")) text += chunk;
+          if (response.statusCode !== 200) throw new Error(`${CONTROL_PATH} answered ${response.statusCode}: ${text}`);
+          resolve(JSON.parse(text));
+        } catch (error) {
+          reject(error);
+        }
+      });
+      call.once("error", reject).end(body && JSON.stringify(body));
+    });
   gateway.faults = {
     arm: (...faults) => control("POST", faults),
     clear: () => control("DELETE"),

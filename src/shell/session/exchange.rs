@@ -141,14 +141,18 @@ impl Exchange {
         }
     }
 
-    /// Notes that the request may be handled again as it is. Counts for a stream that is opened later.
+    /// Notes that the request may be handled again as it is. It is written when the stream is opened.
     pub(super) fn may_be_repeated(&self, method: &'static str, params: Map<String, Value>) {
         *self.repeatable.borrow_mut() = Some((method, params));
+        if let (Some(_), Some(awaits)) = (self.stream(), self.awaited()) {
+            self.wait_for(awaits);
+        }
     }
 
     /// The opposite: nothing of it may be done again.
     pub(super) fn must_not_be_repeated(&self) {
         self.repeatable.take();
+        self.awaits.borrow_mut().take_if(|awaits| matches!(awaits, Awaits::Request { .. }));
     }
 
     /// Answers as a stream of events from now on, where the client takes them.
