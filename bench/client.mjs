@@ -65,28 +65,30 @@ export class Client {
     }
   }
 
-  /** Looks at one answer of each operation more closely than the load can afford. Gives the bytes of their bodies. */
+  /**
+   * Opens the first session and looks at one answer of each operation more closely than the load can afford. Gives the bytes of
+   * their bodies. Without the tool unlike things would be compared, so that ends it.
+   */
   async inspect(operations) {
+    await this.open(1);
+    const list = this.#list(this.#sessions[0]);
+    const listed = await send(this.#pool, list);
+    list.check(listed);
+    const names = messageIn(listed).result.tools.map(({ name }) => name);
+    if (!names.includes(this.#tool)) {
+      throw new Failure(`${this.name} has no tool "${this.#tool}" at ${this.#path}; there are: ${names.join(", ")}.`);
+    }
     const bytes = {};
     for (const operation of operations) {
       const request = this.request(operation);
       const answer = await send(this.#pool, request);
       request.check(answer);
-      const { result } = messageIn(answer);
-      if (operation === "tools/list") this.#needTool(result);
-      if (operation === "tools/call" && result.content?.[0]?.type !== "text") {
+      if (operation === "tools/call" && messageIn(answer).result.content?.[0]?.type !== "text") {
         throw new Failure(`${this.name}: ${this.#tool} does not answer with text: ${answer.text}`);
       }
       bytes[operation] = Buffer.byteLength(answer.text);
     }
     return bytes;
-  }
-
-  /** The tool has to be there, or unlike things would be compared. */
-  #needTool({ tools }) {
-    const names = tools.map(({ name }) => name);
-    if (names.includes(this.#tool)) return;
-    throw new Failure(`${this.name} has no tool "${this.#tool}" at ${this.#path}; there are: ${names.join(", ")}`);
   }
 
   close() {

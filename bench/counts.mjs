@@ -8,6 +8,8 @@ import { startServer } from "./server.mjs";
 const COUNTS_PATH = "/__bench/counts";
 /** Requests of each kind. All of it is over within the minute in which a session notes its activity once. */
 const REQUESTS = 100;
+const METHOD =
+  "a wrapper around the Durable Object classes: calls of fetch; rowsWritten of each SQL cursor, one more for each key-value write or alarm";
 
 /**
  * Resolves with `{method, requests, operations}`; for each operation, counted over `REQUESTS` of them on an open session: per
@@ -18,6 +20,11 @@ export async function countCosts({ bundle, operations, query, tool }) {
   const client = new Client("countersign", server, { query, tool });
   try {
     await client.open(1);
+    // That session was opened through the wrapper; if it saw nothing then, its zeros mean nothing either.
+    const opened = Object.values(await counts(server));
+    if (!opened.some(({ requests, rows }) => requests > 0 && rows > 0)) {
+      throw new Failure("The counting pass sees no Durable Object at work.");
+    }
     const counted = {};
     for (const operation of operations) {
       // The first request may load what later ones find in memory.
@@ -27,7 +34,7 @@ export async function countCosts({ bundle, operations, query, tool }) {
       const after = await counts(server);
       counted[operation] = perRequest(before, after);
     }
-    return { method: "a wrapper around the Durable Object classes: calls of fetch; rowsWritten of each SQL cursor, and one for each key-value write or alarm", requests: REQUESTS, operations: counted };
+    return { method: METHOD, requests: REQUESTS, operations: counted };
   } finally {
     await client.close();
     await server.stop();

@@ -11,16 +11,16 @@ import { loadBindings } from "../tests/harness/bindings.mjs";
 const FOLDER = fileURLToPath(new URL(".", import.meta.url));
 const workerFile = (name) => join(FOLDER, "workers", name);
 
-/** In the order of a round. `floor` is what the platform itself costs. */
+/** In the order of a round. */
 export const IMPLEMENTATIONS = ["bare", "mcp-agent", "countersign"];
 
 /** The Worker `name`; `bundle` is the folder with Countersign's index.js and index_bg.wasm. */
 export async function workerOf(name, { bundle, counting = false }) {
   switch (name) {
     case "bare":
-      return javaScriptWorker(name, "BareDurableObject", readFileSync(workerFile("bare.js"), "utf8"));
+      return javaScriptWorker(name, { className: "BareDurableObject", contents: readFileSync(workerFile("bare.js"), "utf8") });
     case "mcp-agent":
-      return javaScriptWorker(name, "EchoAgent", await bundled(workerFile("mcp-agent.js")));
+      return javaScriptWorker(name, { className: "EchoAgent", contents: await bundled(workerFile("mcp-agent.js")), flags: ["nodejs_compat"] });
     case "countersign":
       return countersign(bundle, counting);
     default:
@@ -28,13 +28,13 @@ export async function workerOf(name, { bundle, counting = false }) {
   }
 }
 
-async function javaScriptWorker(name, className, contents) {
+async function javaScriptWorker(name, { className, contents, flags = [] }) {
   const { compatibilityDate } = await loadBindings();
   return {
     name,
     // The same date as Countersign's, so that no platform behaviour differs.
     compatibilityDate,
-    compatibilityFlags: ["nodejs_compat"],
+    compatibilityFlags: flags,
     modulesRoot: FOLDER,
     modules: [{ type: "ESModule", path: join(FOLDER, `${name}.js`), contents }],
     durableObjects: keptInMemory({ SESSION: { className, useSQLite: true } }),
@@ -96,5 +96,6 @@ function countingModules(bundle, classes) {
  * one only after that, the quick ones before, and it would pay for waking up where they do not.
  */
 function keptInMemory(durableObjects) {
-  return Object.fromEntries(Object.entries(durableObjects).map(([name, options]) => [name, { ...options, unsafePreventEviction: true }]));
+  const kept = Object.entries(durableObjects).map(([name, options]) => [name, { ...options, unsafePreventEviction: true }]);
+  return Object.fromEntries(kept);
 }

@@ -3,27 +3,28 @@
 import { Failure } from "../scripts/lib/report.mjs";
 import { median, percentile } from "./statistics.mjs";
 
-/** Operations other than tools/call say little about many sessions; they are measured with so many. */
+/** What other operations than tools/call say does not depend on the number of sessions; they are measured with so many. */
 const ORDINARY_LEVEL = 100;
-/** The level from which on the other implementation may fail without ending the run. */
+/** Above so many sessions McpAgent may fail without ending the run. */
 const HARD_LEVEL = 1_000;
-/** V8 needs some seconds of load before its optimised code is in place. */
+/** V8 needs some load before its optimised code is in place. */
 const FIRST_WARM_UP_SECONDS = 2;
 const WARM_UP_SHARE = 0.25;
 
 /**
- * What is measured at which level: `[{sessions, operations}]`. New sessions come last, because they stay open and would
- * take part in everything after them.
+ * What is measured with how many open sessions: `[{sessions, operations}]`. New sessions come last, because they stay open
+ * and would take part in everything after them.
  */
 export function planStages({ levels, operations }) {
   const ordinary = levels.includes(ORDINARY_LEVEL) ? ORDINARY_LEVEL : levels[0];
-  const spread = operations.filter((operation) => operation !== "initialize");
-  const stages = levels.map((sessions) => ({
-    sessions,
-    operations: spread.filter((operation) => operation === "tools/call" || sessions === ordinary),
-  }));
-  if (operations.includes("initialize")) stages.push({ sessions: levels.at(-1), operations: ["initialize"] });
-  return stages.filter((stage) => stage.operations.length > 0);
+  const stages = levels
+    .map((sessions) => ({
+      sessions,
+      operations: operations.filter((name) => name === "tools/call" || (name !== "initialize" && sessions === ordinary)),
+    }))
+    .filter((stage) => stage.operations.length > 0);
+  if (operations.includes("initialize")) stages.push({ sessions: stages.at(-1)?.sessions ?? 1, operations: ["initialize"] });
+  return stages;
 }
 
 /**
@@ -31,58 +32,77 @@ export function planStages({ levels, operations }) {
  * bytes, and what is known of an implementation that did not survive.
  */
 export async function measure({ clients, stages, rounds, seconds, say }) {
+  const run = new Run(clients, seconds, say);
   const cells = [];
-  const gaveUp = {};
-  const memory = Object.fromEntries(clients.map((client) => [client.name, { started: client.server.memory(), stages: [] }]));
-  let running = clients;
+  for (const { sessions, operations } of stages) {
+    for (const client of run.clients) await run.prepare(client, sessions, operations);
+    for (const operation of operations) cells.push(await run.measureCell(operation, sessions, rounds));
+    if (!operations.includes("initialize")) for (const client of run.clients) run.noteMemory(client, sessions, "loaded");
+  }
+  return { cells, memory: run.memory, gaveUp: run.gaveUp };
+}
 
-  /** Does `work` with one client; false when the client is out from here on. */
-  const survives = async (client, sessions, work) => {
+class Run {
+  #seconds;
+  #say;
+  gaveUp = {};
+
+  constructor(clients, seconds, say) {
+    this.clients = clients;
+    this.#seconds = seconds;
+    this.#say = say;
+    this.memory = Object.fromEntries(clients.map((client) => [client.name, { started: client.server.memory(), stages: [] }]));
+  }
+
+  /** Opens the sessions of a stage and lets the server warm up. */
+  async prepare(client, sessions, operations) {
+    const began = performance.now();
+    const opens = sessions > client.sessionCount;
+    await this.#withCare(client, sessions, async () => {
+      await client.open(sessions);
+      for (const operation of operations) await client.load(operation, { seconds: Math.min(FIRST_WARM_UP_SECONDS, this.#seconds) });
+      // In the stage that opens new sessions all the time a number of sessions means nothing.
+      if (!operations.includes("initialize")) this.noteMemory(client, sessions, "opened");
+      if (opens) this.#say(`${client.name}: ${sessions} sessions open after ${((performance.now() - began) / 1000).toFixed(1)} s`);
+    });
+  }
+
+  async measureCell(operation, sessions, rounds) {
+    const results = {};
+    for (let round = 0; round < rounds; round += 1) {
+      for (const client of this.clients) {
+        await this.#withCare(client, sessions, async () => {
+          await client.load(operation, { seconds: this.#seconds * WARM_UP_SHARE });
+          (results[client.name] ??= []).push(await measureOnce(client, operation, this.#seconds));
+        });
+      }
+    }
+    for (const name of Object.keys(results)) results[name] = summary(results[name]);
+    const cell = { operation, sessions, results };
+    this.#say(describe(cell));
+    return cell;
+  }
+
+  /** `when` is "opened", which is after the warm-up, or "loaded". */
+  noteMemory(client, sessions, when) {
+    const { stages } = this.memory[client.name];
+    if (stages.at(-1)?.sessions !== sessions) stages.push({ sessions });
+    stages.at(-1)[when] = client.server.memory();
+  }
+
+  /** An exception of `work` ends the run, or the part that McpAgent takes in it. */
+  async #withCare(client, sessions, work) {
     try {
       await work();
-      return true;
     } catch (error) {
-      if (client.name === "countersign" || client.name === "bare" || sessions <= HARD_LEVEL) throw withOutput(client, error);
-      gaveUp[client.name] = `with ${sessions} sessions: ${error.message}`;
-      say(`${client.name} gave up ${gaveUp[client.name]}`);
-      running = running.filter((other) => other !== client);
-      return false;
-    }
-  };
-
-  for (const { sessions, operations } of stages) {
-    for (const client of running) {
-      const before = client.sessionCount;
-      const began = performance.now();
-      await survives(client, sessions, async () => {
-        await client.open(sessions);
-        for (const operation of operations) await client.load(operation, { seconds: Math.min(FIRST_WARM_UP_SECONDS, seconds) });
-        memory[client.name].stages.push({ sessions, opened: client.server.memory() });
-      });
-      const took = (performance.now() - began) / 1000;
-      if (sessions > before) say(`${client.name}: ${sessions} sessions open (${took.toFixed(1)} s)`);
-    }
-    for (const operation of operations) {
-      const cell = { operation, sessions, results: {} };
-      cells.push(cell);
-      for (let round = 0; round < rounds; round += 1) {
-        for (const client of running) {
-          await survives(client, sessions, async () => {
-            await client.load(operation, { seconds: seconds * WARM_UP_SHARE });
-            (cell.results[client.name] ??= []).push(await measureOnce(client, operation, seconds));
-          });
-        }
-      }
-      say(describe(cell));
-    }
-    for (const client of running) {
-      const entry = memory[client.name].stages.at(-1);
-      entry.loaded = client.server.memory();
-      entry.operations = operations;
+      const output = client.server.output().trim();
+      const what = output ? `${error.message}\n--- the runtime of ${client.name} said:\n${output.slice(-4_000)}` : error.message;
+      if (client.name !== "mcp-agent" || sessions <= HARD_LEVEL) throw new Failure(what, { cause: error });
+      this.gaveUp[client.name] = `with ${sessions} sessions: ${error.message}`;
+      this.#say(`${client.name} gave up ${this.gaveUp[client.name]}`);
+      this.clients = this.clients.filter((other) => other !== client);
     }
   }
-  for (const cell of cells) cell.results = Object.fromEntries(Object.entries(cell.results).map(([name, each]) => [name, summary(each)]));
-  return { cells, memory, gaveUp };
 }
 
 async function measureOnce(client, operation, limit) {
@@ -90,7 +110,8 @@ async function measureOnce(client, operation, limit) {
   const { requests, seconds, latencies, clientSeconds } = await client.load(operation, { seconds: limit });
   const used = client.server.cpuSeconds() - cpu;
   if (requests === 0) throw new Failure(`${client.name} answered nothing within ${limit} s.`);
-  return { throughput: requests / seconds, cpuMicros: (used / requests) * 1e6, busy: used / seconds, clientBusy: clientSeconds / seconds, latencies };
+  const cpuMicros = (used / requests) * 1e6;
+  return { throughput: requests / seconds, cpuMicros, busy: used / seconds, clientBusy: clientSeconds / seconds, latencies };
 }
 
 /** Medians over rounds; percentiles over all answers of all rounds. */
@@ -111,12 +132,6 @@ function summary(each) {
 }
 
 function describe({ operation, sessions, results }) {
-  const parts = Object.entries(results).map(([name, each]) => `${name} ${median(each.map((one) => one.throughput)).toFixed(0)}/s`);
+  const parts = Object.entries(results).map(([name, { throughput }]) => `${name} ${throughput.toFixed(0)}/s`);
   return `${operation}, ${sessions} ${sessions === 1 ? "session" : "sessions"}: ${parts.join(", ")}`;
-}
-
-function withOutput(client, error) {
-  const output = client.server.output().trim();
-  if (output) error.message += `\n--- the runtime of ${client.name} said:\n${output.slice(-4_000)}`;
-  return error;
 }

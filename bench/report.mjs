@@ -6,9 +6,13 @@ import { rounded } from "./statistics.mjs";
 
 /** Above this share of a processor core the load generator holds the server back, and the ratios come out too close to 1. */
 const CLIENT_LIMIT = 0.85;
+/** Below this share of a core something else had the processor: the server is kept busy all the time. */
+const LEAST_BUSY = 0.9;
+const MANY_SESSIONS = 500;
 
 export function print({ cells, memory, counts, goals, gaveUp }) {
   for (const cell of cells) printCell(cell);
+  printDisturbance(cells);
   printGrowth(growth(cells));
   printMemory(memory);
   if (counts) printCounts(counts);
@@ -23,16 +27,25 @@ export function print({ cells, memory, counts, goals, gaveUp }) {
 
 function printCell({ operation, sessions, results, ratios }) {
   console.log(`\n${bold(operation)}, ${sessions} ${sessions === 1 ? "session" : "sessions"}`);
-  console.log(dim(`   ${"".padEnd(12)}  requests/s   p50 ms   p95 ms   p99 ms   CPU µs/request   requests/s by round`));
-  for (const [name, { throughput, latency, cpuMicros, rounds, clientBusy }] of Object.entries(results)) {
+  console.log(dim(`   ${"".padEnd(12)}  requests/s   p50 ms   p95 ms   p99 ms   CPU µs/request   CPU busy   requests/s by round`));
+  for (const [name, { throughput, latency, cpuMicros, busy, rounds, clientBusy }] of Object.entries(results)) {
     const ms = ["p50", "p95", "p99"].map((part) => latency[part].toFixed(2).padStart(9)).join("");
-    const numbers = `${whole(throughput).padStart(12)}${ms}${whole(cpuMicros).padStart(17)}`;
+    const numbers = `${whole(throughput).padStart(12)}${ms}${whole(cpuMicros).padStart(17)}${`${whole(busy * 100)} %`.padStart(11)}`;
     const note = clientBusy > CLIENT_LIMIT ? yellow("  the load generator was at its limit") : "";
     console.log(`   ${name.padEnd(12)}${numbers}   ${dim(rounds.map(whole).join(" "))}${note}`);
   }
-  for (const [name, { median, rounds }] of Object.entries(ratios)) {
-    console.log(`   countersign / ${name.padEnd(10)} ${bold(median.toFixed(2))}  ${dim(rounds.map((each) => each.toFixed(2)).join(" "))}`);
+  for (const [name, { median, rounds, cpu }] of Object.entries(ratios)) {
+    const byRound = rounds.map((each) => each.toFixed(2)).join(" ");
+    console.log(`   countersign / ${name.padEnd(10)} ${bold(median.toFixed(2))}  ${dim(`by round ${byRound}; by CPU time ${cpu.toFixed(2)}`)}`);
   }
+}
+
+function printDisturbance(cells) {
+  // New sessions wait for the disk as well.
+  const busy = cells.filter(({ operation }) => operation !== "initialize").map(({ results }) => results.countersign.busy);
+  const least = Math.min(...busy);
+  if (least >= LEAST_BUSY || busy.length === 0) return;
+  console.log(yellow(`\nSomething else kept the machine busy: workerd got as little as ${whole(least * 100)} % of a core. Trust the ratios by CPU time.`));
 }
 
 function printGrowth(grown) {
@@ -44,7 +57,10 @@ function printGrowth(grown) {
 function printMemory(memory) {
   console.log(`\n${bold("Memory of workerd")} (MB)`);
   for (const [name, { started, stages, perSession }] of Object.entries(memory)) {
-    const parts = stages.map(({ sessions, opened, loaded }) => `${sessions} open ${megabytes(opened)}${loaded ? ` → after load ${megabytes(loaded)}` : ""}`);
+    const parts = stages.map(({ sessions, opened, loaded }) => {
+      const after = loaded ? `, after load ${megabytes(loaded)}` : "";
+      return `${sessions} open ${megabytes(opened)}${after}`;
+    });
     const each = perSession === undefined ? "" : `   ${(perSession / 1000).toFixed(1)} kB a session`;
     console.log(`   ${name.padEnd(12)} started ${megabytes(started)}; ${parts.join("; ")}${each}`);
   }
@@ -66,11 +82,10 @@ const megabytes = (bytes) => (bytes / 1e6).toFixed(0);
  */
 export function addBytesPerSession(memory) {
   for (const server of Object.values(memory)) {
-    const first = server.stages.at(0);
-    const last = server.stages.findLast(({ sessions }) => sessions > first?.sessions);
-    // The last stage may be the one that opens sessions itself; the first that reached this level has the clean number.
-    const reached = last && server.stages.find(({ sessions }) => sessions === last.sessions);
-    if (reached && first.loaded) server.perSession = (reached.opened - first.loaded) / (reached.sessions - first.sessions);
+    const [first, last] = [server.stages.at(0), server.stages.findLast(({ opened }) => opened)];
+    const sessions = (last?.sessions ?? 0) - (first?.sessions ?? 0);
+    // What the heap grows and shrinks by itself is more than a few sessions.
+    if (sessions >= MANY_SESSIONS) server.perSession = (last.opened - first.loaded) / sessions;
   }
 }
 
@@ -81,7 +96,7 @@ export function toJson({ run, versions, cells, memory, counts, goals, gaveUp, by
     run,
     versions,
     answerBytes: bytes,
-    cells: cells.map(({ operation, sessions, results, ratios }) => ({ operation, sessions, ratios: neat(ratios), results: neat(results) })),
+    cells: cells.map((cell) => ({ ...cell, ratios: neat(cell.ratios), results: neat(cell.results) })),
     growth: neat(growth(cells)),
     memoryBytes: neat(memory, 4),
     counts,

@@ -7,7 +7,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 
 import { ROOT } from "../scripts/lib/paths.mjs";
-import { heading, say } from "../scripts/lib/report.mjs";
+import { Failure, heading, say } from "../scripts/lib/report.mjs";
 import { Client } from "./client.mjs";
 import { countCosts } from "./counts.mjs";
 import { addRatios, judge } from "./goals.mjs";
@@ -16,6 +16,9 @@ import { IN_FLIGHT } from "./load.mjs";
 import { measure, planStages } from "./measure.mjs";
 import { addBytesPerSession } from "./report.mjs";
 import { startServer } from "./server.mjs";
+
+/** What a bundle is made of. */
+const SOURCES = ["src", "Cargo.toml", "Cargo.lock"];
 
 /** Runs everything. Resolves with what report.mjs prints and writes. */
 export async function runBenchmark({ bundle, rounds, seconds, levels, operations, query, tool, throughEntry, complete }) {
@@ -27,9 +30,10 @@ export async function runBenchmark({ bundle, rounds, seconds, levels, operations
       const server = await startServer(await workerOf(name, { bundle }), { throughEntry });
       const client = new Client(name, server, name === "countersign" ? { query, tool } : {});
       clients.push(client);
-      await client.open(1);
-      // Always with tools/list, which shows whether the tool is there at all.
-      bytes[name] = await client.inspect([...new Set(["tools/list", ...operations])]);
+      bytes[name] = await client.inspect(operations).catch((error) => {
+        const advice = name === "countersign" ? " Was this bundle built with the cargo feature conformance?" : "";
+        throw new Failure(`${error.message}${advice}`, { cause: error });
+      });
       say(`${name}: ${(server.memory() / 1e6).toFixed(0)} MB, answers in bytes: ${JSON.stringify(bytes[name])}`);
     }
 
@@ -75,11 +79,11 @@ function versions(bundle) {
   };
 }
 
-/** The commit, with a `+` when files differ from it; null outside of git. */
+/** The commit, with a `+` when the sources differ from it; null outside of git. */
 function commit() {
   try {
     const git = (...args) => execFileSync("git", args, { cwd: ROOT, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
-    return git("rev-parse", "HEAD") + (git("status", "--porcelain") === "" ? "" : "+");
+    return git("rev-parse", "HEAD") + (git("status", "--porcelain", "--", ...SOURCES) === "" ? "" : "+");
   } catch {
     return null;
   }

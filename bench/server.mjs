@@ -14,14 +14,31 @@ const STOP_TIMEOUT_MS = 10_000;
 /** Linux counts a process's time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
 
+/** Hosts that run, and where each keeps its state. */
+const running = new Map();
+process.on("exit", () => {
+  for (const [host, stateDir] of running) {
+    killGroup(host);
+    rmSync(stateDir, { recursive: true, force: true });
+  }
+});
+for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]]) process.on(signal, () => process.exit(code));
+
 /**
  * Resolves when the Worker listens, with `{url, memory(), cpuSeconds(), output(), stop()}`. `url` leads straight to the Worker; with
  * `throughEntry`, to the Worker that miniflare puts in front of it, as in `wrangler dev`.
  */
 export async function startServer(worker, { throughEntry = false } = {}) {
   const stateDir = mkdtempSync(join(tmpdir(), "countersign-bench-"));
-  // "advanced", because a worker has its wasm module as bytes.
-  const host = fork(RUNTIME, { cwd: ROOT, stdio: ["ignore", "pipe", "pipe", "ipc"], execArgv: [], serialization: "advanced" });
+  // A group of its own, so that one signal reaches workerd as well; "advanced", because a Worker has its wasm module as bytes.
+  const host = fork(RUNTIME, {
+    cwd: ROOT,
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    execArgv: [],
+    serialization: "advanced",
+  });
+  running.set(host, stateDir);
   const ended = new Promise((done) => host.once("close", done));
   let output = "";
   for (const stream of [host.stdout, host.stderr]) {
@@ -40,11 +57,12 @@ export async function startServer(worker, { throughEntry = false } = {}) {
   host.send({ do: "start", worker, stateDir });
 
   const stop = async () => {
-    const overdue = setTimeout(() => host.kill("SIGKILL"), STOP_TIMEOUT_MS);
+    const overdue = setTimeout(() => killGroup(host), STOP_TIMEOUT_MS);
     if (host.connected) host.send({ do: "stop" });
     await ended;
     clearTimeout(overdue);
     rmSync(stateDir, { recursive: true, force: true });
+    running.delete(host);
   };
   try {
     const { url, entryUrl, pid } = await began;
@@ -58,6 +76,14 @@ export async function startServer(worker, { throughEntry = false } = {}) {
   } catch (error) {
     await stop();
     throw new Error(`${worker.name} did not start: ${error.message}${output ? `\n--- the runtime said:\n${output}` : ""}`, { cause: error });
+  }
+}
+
+function killGroup(host) {
+  try {
+    process.kill(-host.pid, "SIGKILL");
+  } catch {
+    // It is gone already.
   }
 }
 

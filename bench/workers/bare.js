@@ -5,7 +5,11 @@
 
 import { DurableObject } from "cloudflare:workers";
 
-const ECHO = { name: "echo", description: "Gives back its message.", inputSchema: { type: "object", properties: { message: { type: "string" } }, required: ["message"] } };
+const ECHO = {
+  name: "echo",
+  description: "Gives back its message.",
+  inputSchema: { type: "object", properties: { message: { type: "string" } }, required: ["message"] },
+};
 
 export class BareDurableObject extends DurableObject {
   async fetch(request) {
@@ -13,7 +17,11 @@ export class BareDurableObject extends DurableObject {
     if (id === undefined) return new Response(null, { status: 202 });
     switch (method) {
       case "initialize":
-        return answer(id, { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "bare", version: "1" } }, { "mcp-session-id": this.ctx.id.toString() });
+        return answer(
+          id,
+          { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "bare", version: "1" } },
+          { "mcp-session-id": this.ctx.id.toString() },
+        );
       case "ping":
         return answer(id, {});
       case "tools/list":

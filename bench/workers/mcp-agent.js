@@ -8,9 +8,8 @@ export class EchoAgent extends McpAgent {
   server = new McpServer({ name: "mcp-agent", version: "1" });
 
   async init() {
-    this.server.registerTool("echo", { description: "Gives back its message.", inputSchema: { message: z.string() } }, async ({ message }) => ({
-      content: [{ type: "text", text: message }],
-    }));
+    const description = { description: "Gives back its message.", inputSchema: { message: z.string() } };
+    this.server.registerTool("echo", description, async ({ message }) => ({ content: [{ type: "text", text: message }] }));
   }
 }
 
