@@ -36,11 +36,13 @@ export function counted(name, Class) {
   };
 }
 
-/** The Worker's entry with one more path, which gives the counts so far. */
+/** The Worker's entry, a class or an object, with one more path, which gives the counts so far. */
 export function countedEntry(Entry) {
   return class extends WorkerEntrypoint {
     fetch(request) {
-      if (new URL(request.url).pathname !== COUNTS_PATH) return typeof Entry === "function" ? new Entry(this.ctx, this.env).fetch(request) : Entry.fetch(request, this.env, this.ctx);
+      if (new URL(request.url).pathname !== COUNTS_PATH) {
+        return typeof Entry === "function" ? new Entry(this.ctx, this.env).fetch(request) : Entry.fetch(request, this.env, this.ctx);
+      }
       for (const { count, cursor } of cursors.splice(0)) count.rows += cursor.rowsWritten;
       return Response.json(counts);
     }
