@@ -46,9 +46,11 @@ const leastCpu = ({ cpuRounds }) => Math.min(...cpuRounds);
 /** The goals as `[{goal, measured, met, aim}]`; `met` is undefined for what was not measured, `aim` is whether it is as wanted. */
 export function judge({ cells, counts }) {
   const calls = cells.filter(({ operation }) => operation === "tools/call");
-  // By throughput and by processor time: on a machine that is busy with other things the one flatters, on no machine both do.
-  const ratios = (name) => calls.flatMap((call) => (call.ratios[name] ? [call.ratios[name].median, call.ratios[name].cpu] : []));
-  const lowest = (name) => (calls.length > 0 ? Math.min(...ratios(name)) : undefined);
+  // By throughput and by processor time: on a machine that is busy with other things the first may flatter.
+  const lowest = (name) => {
+    const ratios = calls.flatMap((call) => (call.ratios[name] ? [call.ratios[name].median, call.ratios[name].cpu] : []));
+    return ratios.length > 0 ? Math.min(...ratios) : undefined;
+  };
   const grown = growth(cells);
   const factor = grown?.factors.countersign;
   const counted = Object.entries(counts?.operations ?? {}).filter(([name]) => name === "tools/list" || name === "tools/call");

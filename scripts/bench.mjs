@@ -39,10 +39,9 @@ await runScript(async () => {
 
   const result = await runBenchmark({ ...wish, bundle });
   print(result);
-  writeFileSync(join(FOLDER, "latest.json"), `${JSON.stringify(toJson(result), null, 2)}\n`);
+  const kept = keep(toJson(result));
   const missed = result.goals.filter(({ met }) => met === false);
-  const partial = result.run.complete ? "" : " (marked as not complete)";
-  console.log(`\n${bold("Everything was measured")} in ${elapsed()}; written to bench/latest.json${partial}`);
+  console.log(`\n${bold("Everything was measured")} in ${elapsed()}; ${kept}`);
   return wish.check && missed.length > 0 ? 1 : 0;
 });
 
@@ -78,6 +77,15 @@ function parseOptions(args) {
     // What counts as the record: everything at full length, of the bundle that this tree gives.
     complete: Object.keys(given).every((name) => name === "check"),
   };
+}
+
+/** Writes a run to latest.json, and says so. A run that left something out does not take the place of a complete one. */
+function keep(result) {
+  const path = join(FOLDER, "latest.json");
+  const last = existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : undefined;
+  if (last?.run.complete && !result.run.complete) return "bench/latest.json still has the last complete run";
+  writeFileSync(path, `${JSON.stringify(result, null, 2)}\n`);
+  return `written to bench/latest.json${result.run.complete ? "" : " (marked as not complete)"}`;
 }
 
 /** What Countersign is compared with is no part of the project, and is installed for this command alone. */
