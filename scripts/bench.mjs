@@ -1,14 +1,12 @@
 // `npm run bench [-- --quick] [--check] [options]`: Countersign, `McpAgent` and a bare Durable Object under the same load.
 // bench/README.md says what is measured. Ends with 0 only if everything was measured, with --check only if every goal is met.
 
-import { createHash } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
-import { run } from "./lib/command.mjs";
-import { ensureNode } from "./lib/node.mjs";
+import { ensureNode, ensurePackages } from "./lib/node.mjs";
 import { bundleFolder, ROOT } from "./lib/paths.mjs";
-import { bold, elapsed, Failure, heading, runScript, say } from "./lib/report.mjs";
+import { bold, elapsed, Failure, runScript, say } from "./lib/report.mjs";
 
 const FOLDER = join(ROOT, "bench");
 const OPERATIONS = ["tools/list", "tools/call", "initialize"];
@@ -32,7 +30,7 @@ await runScript(async () => {
   if (process.argv.includes("--help")) return console.log(USAGE);
   const wish = parseOptions(process.argv.slice(2));
   await ensureNode();
-  await ensurePackages();
+  await ensurePackages(FOLDER, "Installing what Countersign is compared with (about 90 MB on disk)");
   const bundle = await bundleOf(wish);
   const { runBenchmark } = await import("../bench/run.mjs");
   const { print, toJson } = await import("../bench/report.mjs");
@@ -86,22 +84,6 @@ function keep(result) {
   if (last?.run.complete && !result.run.complete) return "bench/latest.json still has the last complete run";
   writeFileSync(path, `${JSON.stringify(result, null, 2)}\n`);
   return `written to bench/latest.json${result.run.complete ? "" : " (marked as not complete)"}`;
-}
-
-/** What Countersign is compared with is no part of the project, and is installed for this command alone. */
-async function ensurePackages() {
-  const stamp = join(FOLDER, "node_modules", ".countersign-stamp");
-  const hash = createHash("sha256");
-  for (const file of ["package.json", "package-lock.json"]) hash.update(readFileSync(join(FOLDER, file)));
-  const wanted = hash.digest("hex");
-  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return;
-  heading("Installing what Countersign is compared with (about 90 MB on disk)");
-  const since = Date.now();
-  const npm = process.env.npm_execpath;
-  const [command, args] = npm?.endsWith(".js") ? [process.env.npm_node_execpath ?? process.execPath, [npm]] : ["npm", []];
-  await run(command, [...args, "ci", "--loglevel=error"], { cwd: FOLDER, what: "npm ci in bench/", advice: "The message of npm is above." });
-  writeFileSync(stamp, wanted);
-  say(`installed in ${elapsed(since)}`);
 }
 
 async function bundleOf({ bundle }) {

@@ -4,13 +4,12 @@
 // writes for each scenario, not from its exit code, which lets warnings pass: a scored scenario has to be there, to have
 // passed something, and to have neither failed nor warned.
 
-import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-import { ensureNode } from "./lib/node.mjs";
+import { ensureNode, ensurePackages } from "./lib/node.mjs";
 import { ROOT } from "./lib/paths.mjs";
 import { bold, dim, elapsed, Failure, green, heading, red, runScript, say, yellow } from "./lib/report.mjs";
 
@@ -20,14 +19,13 @@ const FEATURES = ["conformance"];
 const SERVED = ["2025-11-25"];
 const HOME = join(ROOT, "conformance");
 const SUITE = join(HOME, "node_modules", "@modelcontextprotocol", "conformance");
-const STAMP = join(HOME, "node_modules", ".countersign-stamp");
 /** A check that failed may hold whole messages. */
 const REASON_CHARACTERS = 600;
 
 await runScript(async () => {
   const wish = parseWish(process.argv.slice(2));
   await ensureNode();
-  await ensureSuite();
+  await ensurePackages(HOME, "Installing the conformance suite into conformance/node_modules");
   const scenarios = scenariosFor(wish);
   const gateway = wish.url ? undefined : await startOwnGateway();
   const folder = mkdtempSync(join(tmpdir(), "countersign-conformance-"));
@@ -79,27 +77,6 @@ function parseWish(args) {
 function splitOption(arg) {
   const at = arg.startsWith("--") ? arg.indexOf("=") : -1;
   return at < 0 ? [arg, undefined] : [arg.slice(0, at), arg.slice(at + 1)];
-}
-
-/** Installs the suite as conformance/package-lock.json says, unless that has been done. */
-async function ensureSuite() {
-  const hash = createHash("sha256");
-  for (const file of ["package.json", "package-lock.json"]) hash.update(readFileSync(join(HOME, file)));
-  const wanted = hash.digest("hex");
-  if (existsSync(STAMP) && readFileSync(STAMP, "utf8") === wanted) return;
-
-  const { run } = await import("./lib/command.mjs");
-  const since = Date.now();
-  heading("Installing the conformance suite into conformance/node_modules");
-  const npm = process.env.npm_execpath;
-  const [command, args] = npm?.endsWith(".js") ? [process.env.npm_node_execpath ?? process.execPath, [npm]] : ["npm", []];
-  await run(command, [...args, "ci", "--loglevel=error", "--include=dev"], {
-    cwd: HOME,
-    what: "npm ci",
-    advice: "The message of npm is above.",
-  });
-  writeFileSync(STAMP, wanted);
-  say(`installed in ${elapsed(since)}`);
 }
 
 /** The scenarios to expect, as `{name, reason}`; one that has a `reason` is not scored, and that is why. */

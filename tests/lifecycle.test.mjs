@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { approve, decide, decline, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
+import { approve, decide, decline, devToken, eventsOf, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
 
 const SESSIONS = Number(process.env.SESSIONS ?? 200);
 /** How many of them are in use at the same time. */
@@ -37,13 +37,9 @@ const storedMeta = async (gateway, id) => JSON.parse((await gateway.sql(SESSION,
 async function callAndHangUp(session, code, id) {
   const hangUp = new AbortController();
   const response = await session.send(call(code, id), { signal: hangUp.signal });
-  let text = "";
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
-    if (text.includes("\n\n")) break;
-  }
+  const { value } = await eventsOf(response.body).next();
   hangUp.abort();
-  return /^id: (.+)$/m.exec(text)[1];
+  return value.id;
 }
 
 /** The messages that a stream still has after an event. */

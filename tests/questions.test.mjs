@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { approve, devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { approve, devToken, eventsOf, messageOf, openSession, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 before(async () => {
@@ -108,31 +108,17 @@ async function readUntil(stream, found) {
   }
   return seen;
 }
-const messageOf = ({ data }) => (data === "" ? {} : JSON.parse(data));
 
 test("an answer that comes after SIGKILL still counts, and the call is answered", async () => {
   const session = await open(next(), { elicitation: {} });
   const aborted = new AbortController();
   const response = await session.send({ jsonrpc: "2.0", id: 77, method: "tools/call", params: DELETE }, { signal: aborted.signal });
-  const seen = [];
-  let pending = "";
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  while (!seen.some((message) => message.method === "elicitation/create")) {
-    pending += (await reader.read()).value;
-    const blocks = pending.split("\n\n");
-    pending = blocks.pop();
-    for (const block of blocks) {
-      const data = /^data: (.+)$/m.exec(block)?.[1];
-      seen.push({ id: /^id: (.*)$/m.exec(block)?.[1], ...(data ? { message: JSON.parse(data), method: JSON.parse(data).method } : {}) });
-    }
-  }
-  const question = seen.at(-1);
+  const question = (await readUntil(eventsOf(response.body), (event) => isQuestion(messageOf(event)))).at(-1);
   aborted.abort();
-  await reader.cancel().catch(() => {});
   await gateway.kill();
   await gateway.start();
   const again = readUntil(session.stream({ lastEventId: question.id }), (event) => messageOf(event).id === 77);
-  assert.equal((await session.answer(question.message.id, { action: "accept", content: { decision: "approve" } })).status, 202);
+  assert.equal((await session.answer(messageOf(question).id, { action: "accept", content: { decision: "approve" } })).status, 202);
   const events = await again;
   assert.deepEqual(messageOf(events.at(-1)).result.structuredContent.result, [true, null, null]);
   assert.equal(events.filter((event) => isQuestion(messageOf(event))).length, 0, "the question was not asked twice");

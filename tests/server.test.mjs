@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { devToken, eventsOf, messageOf, openSession, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 before(async () => {
@@ -14,29 +14,14 @@ after(() => gateway.stop());
 
 const open = (options = {}) => openSession(gateway, { token: devToken({ organization: "servers" }), ...options });
 const callOf = (name, args, id) => ({ jsonrpc: "2.0", id, method: "tools/call", params: { name, arguments: args } });
-const messageOf = ({ data }) => (data === "" ? {} : JSON.parse(data));
 const isQuestion = ({ method }) => method === "elicitation/create";
 const text = (result) => result.content[0].text;
-
-/** Events of a response as they come. */
-async function* events(response) {
-  let pending = "";
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    pending += chunk;
-    const blocks = pending.split("\n\n");
-    pending = blocks.pop();
-    for (const block of blocks) {
-      const data = /^data: (.*)$/m.exec(block)?.[1];
-      if (data !== undefined) yield { id: /^id: (.*)$/m.exec(block)?.[1], data, ...(data === "" ? {} : { message: JSON.parse(data) }) };
-    }
-  }
-}
 
 /** Reads a response until an event satisfies, then lets the connection go as a lost one does. */
 async function lose(session, body, found) {
   const aborted = new AbortController();
   const response = await session.send(body, { signal: aborted.signal });
-  for await (const event of events(response)) {
+  for await (const event of eventsOf(response.body)) {
     if (!(await found(event))) continue;
     aborted.abort();
     return event;
@@ -90,8 +75,9 @@ test("SIGKILL during a question: the answers before it count, the late one does,
   const session = await open({ capabilities: { elicitation: {} } });
   const answer = (message, value) => session.answer(message.id, { action: "accept", content: { answer: value } });
   const asked = [];
-  const lost = await lose(session, callOf("test_question", { count: 3 }, 9), async ({ message }) => {
-    if (!message || !isQuestion(message)) return false;
+  const lost = await lose(session, callOf("test_question", { count: 3 }, 9), async (event) => {
+    const message = messageOf(event);
+    if (!isQuestion(message)) return false;
     asked.push(message);
     if (asked.length === 2) return true;
     await answer(message, "one");
@@ -116,9 +102,9 @@ test("SIGKILL during a question: the answers before it count, the late one does,
 
 test("an answer that comes after a crash is enough: the call goes on without its reader", async () => {
   const session = await open({ capabilities: { elicitation: {} } });
-  const question = await lose(session, callOf("test_question", { count: 1 }, "alone"), ({ message }) => message && isQuestion(message));
+  const question = await lose(session, callOf("test_question", { count: 1 }, "alone"), (event) => isQuestion(messageOf(event)));
   await crash();
-  await session.answer(question.message.id, { action: "accept", content: { answer: "late" } });
+  await session.answer(messageOf(question).id, { action: "accept", content: { answer: "late" } });
   await waitFor(async () => (await gateway.sql("SessionDurableObject", session.id, "SELECT 1 FROM stream WHERE ended_at IS NOT NULL")).length > 0, { what: "the answer to be stored" });
   const rest = await readAll(session.stream({ lastEventId: question.id }));
   assert.equal(text(messageOf(rest.at(-1)).result), "1:late");
@@ -147,7 +133,7 @@ test("a large result arrives whole, live and when it is asked for again", async 
 test("a cancelled call ends: its stream closes and nothing of it is left", async () => {
   const session = await open();
   const response = await session.send(callOf("test_slow", { milliseconds: 30_000 }, "long"));
-  const stream = events(response);
+  const stream = eventsOf(response.body);
   assert.equal((await stream.next()).value.data, "");
   assert.equal((await session.notify("notifications/cancelled", { requestId: "long", reason: "enough" })).status, 202);
   assert.equal((await stream.next()).done, true);
@@ -162,10 +148,10 @@ test("a cancelled call ends: its stream closes and nothing of it is left", async
 test("a session that ends answers what is running", async () => {
   const session = await open();
   const response = await session.send(callOf("test_slow", { milliseconds: 30_000 }, 1));
-  const stream = events(response);
+  const stream = eventsOf(response.body);
   await stream.next();
   assert.equal((await session.del()).status, 200);
-  assert.equal((await stream.next()).value.message.error.code, -32001);
+  assert.equal(messageOf((await stream.next()).value).error.code, -32001);
   assert.equal((await stream.next()).done, true);
 });
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { devToken, eventsOf, openSession, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 before(async () => {
@@ -17,23 +17,11 @@ const call = (code, id = 1, name = "execute", args = { code }) => ({ jsonrpc: "2
 /** Reads events until the stream ends or `until` is satisfied. */
 async function events(response, until = () => false) {
   const found = [];
-  let pending = "";
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return found;
-    pending += value;
-    const blocks = pending.split("\n\n");
-    pending = blocks.pop();
-    for (const block of blocks.filter((text) => !text.startsWith(":"))) {
-      const fields = Object.fromEntries(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
-      found.push(fields);
-      if (until(fields)) {
-        await reader.cancel();
-        return found;
-      }
-    }
+  for await (const event of eventsOf(response.body)) {
+    found.push(event);
+    if (until(event)) break;
   }
+  return found;
 }
 const again = (session, lastEventId) => session.request("GET", { headers: { accept: "text/event-stream", "last-event-id": lastEventId } });
 

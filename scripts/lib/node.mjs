@@ -14,7 +14,6 @@ import { elapsed, Failure, heading, say, STARTED, startedAt } from "./report.mjs
 const OLDEST_MAJOR = 20;
 /** wrangler and miniflare ask for it; the lock file brings it along. */
 const NEEDED = [22, 12];
-const STAMP = join(ROOT, "node_modules", ".countersign-stamp");
 const REEXECUTED = "COUNTERSIGN_NODE";
 
 /**
@@ -28,7 +27,7 @@ export async function ensureNode() {
       `Node ${process.versions.node} is too old: Countersign's scripts need Node ${OLDEST_MAJOR} or newer to start (a suitable Node for everything else is installed by them). Install a newer Node and run the same command again.`,
     );
   }
-  await ensurePackages();
+  await ensurePackages(ROOT, "Installing npm packages (about 550 MB on disk, half a minute)");
   const again = process.env[REEXECUTED];
   delete process.env[REEXECUTED];
   if (isRecent(process.versions.node)) return;
@@ -41,37 +40,39 @@ function isRecent(version) {
   return major > NEEDED[0] || (major === NEEDED[0] && minor >= NEEDED[1]);
 }
 
-async function ensurePackages() {
-  const wanted = packagesStamp();
-  if (existsSync(STAMP) && readFileSync(STAMP, "utf8") === wanted) return;
-  if (!isAsLocked()) {
+/** Makes sure that the node_modules of a folder is as its lock file says; `what` is said when something is installed. */
+export async function ensurePackages(folder, what) {
+  const stamp = join(folder, "node_modules", ".countersign-stamp");
+  const wanted = packagesStamp(folder);
+  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return;
+  if (!isAsLocked(folder)) {
     const since = Date.now();
-    heading("Installing npm packages (about 550 MB on disk, half a minute)");
+    heading(what);
     const npm = process.env.npm_execpath;
     const [command, args] = npm?.endsWith(".js") ? [process.env.npm_node_execpath ?? process.execPath, [npm]] : ["npm", []];
     await run(command, [...args, "ci", "--loglevel=error", "--include=dev", "--include=optional"], {
-      cwd: ROOT,
+      cwd: folder,
       what: "npm ci",
       advice: "The message of npm is above.",
     });
     say(`installed in ${elapsed(since)}`);
   }
-  writeFileSync(STAMP, wanted);
+  writeFileSync(stamp, wanted);
 }
 
-function packagesStamp() {
+function packagesStamp(folder) {
   const hash = createHash("sha256");
-  for (const file of ["package.json", "package-lock.json"]) hash.update(readFileSync(join(ROOT, file)));
+  for (const file of ["package.json", "package-lock.json"]) hash.update(readFileSync(join(folder, file)));
   return `${hash.digest("hex")} ${process.platform}-${process.arch}`;
 }
 
 /** Whether a node_modules that somebody else filled (`npm install`) already holds what the lock file names. */
-function isAsLocked() {
-  const hidden = join(ROOT, "node_modules", ".package-lock.json");
+function isAsLocked(folder) {
+  const hidden = join(folder, "node_modules", ".package-lock.json");
   if (!existsSync(hidden)) return false;
   const installed = JSON.parse(readFileSync(hidden, "utf8")).packages;
-  const locked = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")).packages;
-  const fits = (name) => installed[name]?.integrity === locked[name].integrity && existsSync(join(ROOT, name));
+  const locked = JSON.parse(readFileSync(join(folder, "package-lock.json"), "utf8")).packages;
+  const fits = (name) => installed[name]?.integrity === locked[name].integrity && existsSync(join(folder, name));
   return Object.keys(locked).every((name) => name === "" || (locked[name].optional && !installed[name]) || fits(name));
 }
 

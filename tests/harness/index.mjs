@@ -1,5 +1,5 @@
 // What the suites, the demo and the benchmarks share: a gateway in a real workerd, and an MCP client without opinions.
 
 export { startGateway } from "./gateway.mjs";
-export { approve, decide, decline, devToken, openSession, shownPause } from "./mcp.mjs";
+export { approve, decide, decline, devToken, eventsOf, messageOf, openSession, shownPause } from "./mcp.mjs";
 export { waitFor } from "./wait.mjs";

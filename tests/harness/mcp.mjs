@@ -117,8 +117,11 @@ async function* messagesOf(response) {
   yield* Array.isArray(parsed) ? parsed : [parsed];
 }
 
-/** Server-sent events; comments (keep-alives) are left out. */
-async function* eventsOf(body) {
+/** The JSON-RPC message in an event; an event without data has an empty one. */
+export const messageOf = ({ data }) => (data === "" ? {} : JSON.parse(data));
+
+/** The server-sent events of a body, as they come; comments (keep-alives) are left out. */
+export async function* eventsOf(body) {
   let pending = "";
   for await (const chunk of body.pipeThrough(new TextDecoderStream())) {
     pending += chunk;
