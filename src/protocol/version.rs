@@ -22,6 +22,12 @@ pub fn has_batches(version: &str) -> bool {
     version == "2025-03-26"
 }
 
+/// Whether streams of this version begin with an id, so that clients can come back to them.
+#[must_use]
+pub fn is_primed(version: &str) -> bool {
+    version == "2025-11-25"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

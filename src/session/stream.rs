@@ -12,7 +12,7 @@ use super::ElicitationMode;
 pub const RESPONSE_BYTES: usize = 16 << 20;
 
 /// Events of one stream that are kept, beside the response. Of more than that the oldest are forgotten.
-pub const EVENTS_KEPT: u32 = 64;
+pub const EVENTS_KEPT: usize = 64;
 /// Bytes of the events that are kept of one stream. A larger one is delivered live only.
 pub const EVENT_BYTES_KEPT: usize = 2 << 20;
 /// Bytes of a request that is kept so that it can be answered after a restart. A larger one is answered with an error.

@@ -13,7 +13,7 @@ use super::clock::now;
 use super::http::{
     Incoming, correlation, error_response, forward_quickly, forwarded, header, json_response, load_settings,
 };
-use super::mcp_edge::{DEFAULT_RESOURCE, Next, decide, failed_call, is_slug, mcp, resource_path};
+use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, resource_path};
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
@@ -57,7 +57,7 @@ pub fn settle(
     let started = now();
     let incoming = Incoming::read(request)?;
     let id = incoming.header("mcp-session-id").unwrap_or_default();
-    let response = failed_call(&incoming, id, forwarded(answer))?;
+    let response = answer_of(&incoming, id, forwarded(answer))?;
     log_request(&incoming, response.status(), started);
     Ok(response)
 }

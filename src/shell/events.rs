@@ -5,14 +5,12 @@
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
-use serde_json::json;
 use wasm_bindgen_futures::spawn_local;
 use worker::{Response, WebSocket, WebsocketEvent};
 
 use super::clock::{now, sleep};
 use super::http::mcp_response;
-use super::session::{KEEP_ALIVE_EVERY, RETRY_MS};
-use super::telemetry::log;
+use super::session::{KEEP_ALIVE_EVERY, RETRY_MS, log_closed};
 use crate::protocol::sse::{KEEP_ALIVE, message_event, retry};
 
 /// Comments on one connection at most (half an hour): a reader that went away is not always noticed.
@@ -38,16 +36,7 @@ pub(super) fn event_stream(socket: WebSocket) -> worker::Result<Response> {
         // One that is closed already refuses it.
         let _ = socket.close(Some(1_000), Some(reason));
         sender.close_channel();
-        log(
-            "mcp_stream_closed",
-            json!({
-                "kind": "standalone",
-                "events": events,
-                "bytes": bytes,
-                "durationMs": now().saturating_sub(opened_at),
-                "reason": reason,
-            }),
-        );
+        log_closed("standalone", (events, bytes), opened_at, reason);
     });
     Ok(response)
 }

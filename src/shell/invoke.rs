@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
 use worker::{AbortController, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
 
-use super::clock::sleep;
+use super::clock::{now, sleep};
 use super::organization;
+use super::telemetry::log;
 use crate::approval::{ShownCall, call_digest};
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
 use crate::catalog::openapi::request::{HttpRequest, build_request};
@@ -179,6 +180,16 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
     if source.built_in { Some(format!("{public_origin}/{}", source.slug)) } else { source.base_url.clone() }
+}
+
+/// Writes the log line of a call that was answered with `result`. A call without a journal has no execution.
+pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, started: u64) {
+    let outcome = if result.starts_with(r#"{"ok":true"#) { "ok" } else { "error" };
+    let mut fields = json!({ "address": address, "outcome": outcome, "durationMs": now().saturating_sub(started) });
+    if let (Some(execution), Some(fields)) = (execution, fields.as_object_mut()) {
+        fields.insert("executionId".to_owned(), Value::String(execution.to_owned()));
+    }
+    log("mcp_tool_call", fields);
 }
 
 /// Sends a call. Never fails: whatever happens is a value for the program.

@@ -160,17 +160,17 @@ async fn forward(
             let socket = Response::from(response).websocket().ok_or_else(missing)?;
             event_stream(socket).map(Into::into)
         }
-        Forwarded::Response(response) => Ok(response),
-        failed @ (Forwarded::Failed(..) | Forwarded::Broken) => failed_call(incoming, id, failed),
         Forwarded::NoSuchId if incoming.method == "POST" => {
             open(request, edge, context, WireError::session_not_found()).await
         }
-        Forwarded::NoSuchId => error_response(&WireError::session_not_found(), None).map(Into::into),
+        call @ (Forwarded::Response(_) | Forwarded::Failed(..) | Forwarded::Broken | Forwarded::NoSuchId) => {
+            answer_of(incoming, id, call)
+        }
     }
 }
 
-/// The answer to a request that did not get through to its session object.
-pub(super) fn failed_call(incoming: &Incoming, id: &str, call: Forwarded) -> worker::Result<web_sys::Response> {
+/// The answer to a request, from what handing it to its session object came to.
+pub(super) fn answer_of(incoming: &Incoming, id: &str, call: Forwarded) -> worker::Result<web_sys::Response> {
     let response = match call {
         Forwarded::Response(response) => return Ok(response),
         Forwarded::Failed(error, body) => {

@@ -9,7 +9,7 @@ use worker::{Env, Headers, Method, Request, RequestInit, Response};
 use super::clock::sleep;
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
-use super::random::random_bytes;
+use super::random::jitter;
 use crate::internal::{CatalogQuestion, DirectAnswer, DirectQuestion, ToolLookup};
 use crate::session::failure::{Disposition, classify};
 
@@ -73,8 +73,7 @@ async fn ask<Q: Serialize, A: DeserializeOwned>(
                 }
             }
         }
-        let jitter = random_bytes::<1>()?.first().copied().unwrap_or_default();
-        sleep(Duration::from_millis(u64::from(tries) * 10 + u64::from(jitter) % 20)).await;
+        sleep(Duration::from_millis(u64::from(tries) * 10 + jitter(20)?)).await;
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::json;
 use worker::{Env, Request, Response, Stub};
 
 use super::clock::sleep;
-use super::http::{ask_object, correlation, error_response};
-use super::random::random_bytes;
+use super::http::{ask_object, error_response, internal_error};
+use super::random::jitter;
 use super::telemetry::log;
 use crate::config::Settings;
 use crate::session::failure::{CPU_LIMIT, Disposition, MESSAGES, PlatformFailure, RELOCATED, classify, wire_error};
@@ -66,10 +66,7 @@ pub(crate) fn failure_response(
     log_disposition(operation, kind, disposition);
     match wire_error(disposition) {
         Some(error) => error_response(&error, None),
-        None => error_response(
-            &crate::protocol::errors::WireError::internal(&correlation(&failure.messages.join(" / "))),
-            None,
-        ),
+        None => internal_error(&failure.messages.join(" / "), None),
     }
 }
 
@@ -121,7 +118,6 @@ pub(crate) async fn first_call(
             return failure_response("initialize", &failure, None).map(Into::into);
         }
         // Jittered, from 25 ms.
-        let jitter = random_bytes::<1>()?.first().copied().unwrap_or_default();
-        sleep(Duration::from_millis((25_u64 << tries) / 2 + u64::from(jitter) % 25)).await;
+        sleep(Duration::from_millis((25_u64 << tries) / 2 + jitter(25)?)).await;
     }
 }

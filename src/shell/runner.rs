@@ -14,7 +14,7 @@ use wasm_bindgen_futures::spawn_local;
 use worker::{Env, State};
 
 use super::clock::now;
-use super::invoke::{CallToResolve, Caller, Prepared, invoke, resolve};
+use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
 use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
@@ -487,11 +487,7 @@ impl Runner {
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
             let result = invoke(&runner.env, &runner.settings, &live.caller, &prepared).await;
-            let outcome = if result.starts_with(r#"{"ok":true"#) { "ok" } else { "error" };
-            log(
-                "mcp_tool_call",
-                json!({ "executionId": live.id, "address": address, "outcome": outcome, "durationMs": now().saturating_sub(started) }),
-            );
+            log_call(Some(&live.id), &address, &result, started);
             runner.step(&live, |engine, moment| engine.settled(moment, seq, result));
         });
     }

@@ -25,20 +25,26 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    /// A text that is sent with 200.
+    pub(super) fn ok(text: String) -> Self {
+        Self { text, status: 200, retry_after: None }
+    }
+
+    /// An error of the gateway's own.
+    pub(super) fn error(error: &WireError, id: &RequestId) -> Self {
+        Self { text: error.body(Some(id)), status: error.status, retry_after: error.retry_after }
+    }
+
     /// The response to a request.
     pub(super) fn of(result: Result<String, RpcError>, id: &RequestId) -> Self {
-        let wire = |error: &WireError| Self {
-            text: error.body(Some(id)),
-            status: error.status,
-            retry_after: error.retry_after,
-        };
         match result {
-            Ok(result) => Self { text: result_text(&result, id), status: 200, retry_after: None },
-            Err(RpcError::Internal(reason)) => wire(&WireError::internal(&correlation(&reason))),
-            Err(RpcError::Unavailable) => wire(&WireError::storage_unavailable()),
-            Err(RpcError::Answer { code: -32_603, message, .. }) => wire(&WireError::internal(&correlation(&message))),
+            Ok(result) => Self::ok(result_text(&result, id)),
+            Err(RpcError::Internal(reason) | RpcError::Answer { code: -32_603, message: reason, .. }) => {
+                Self::error(&WireError::internal(&correlation(&reason)), id)
+            }
+            Err(RpcError::Unavailable) => Self::error(&WireError::storage_unavailable(), id),
             Err(RpcError::Answer { code, message, data }) => {
-                Self { text: error_text(code, &message, data.as_ref(), Some(id)), status: 200, retry_after: None }
+                Self::ok(error_text(code, &message, data.as_ref(), Some(id)))
             }
         }
     }

@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
-use super::answers::tool_error;
 use super::exchange::Exchange;
 use super::outcome::RpcError;
 use super::questions::ExchangeLink;
@@ -19,7 +18,7 @@ use crate::policy::may_be_sent_again;
 use crate::protocol::text::bounded;
 use crate::session::direct::{outcome_result, own_tool};
 use crate::shell::clock::now;
-use crate::shell::invoke::{CallToResolve, Caller, invoke, resolve_found};
+use crate::shell::invoke::{CallToResolve, Caller, invoke, log_call, resolve_found};
 use crate::shell::organization;
 use crate::shell::telemetry::log;
 use crate::upstream::{McpServer, Offers, ServerError};
@@ -88,14 +87,14 @@ impl Session {
         method: &str,
         params: Map<String, Value>,
     ) -> Result<String, RpcError> {
-        let unknown = || RpcError::new(-32_601, format!("Method not found: {}", bounded(method, 100)));
+        let unknown = || RpcError::method_not_found(method);
         let (offers, list) = serves(method).ok_or_else(unknown)?;
         let servers: Vec<Rc<dyn McpServer>> = self.servers.offering(offers).cloned().collect();
         if servers.is_empty() {
             return Err(unknown());
         }
         if list.is_some() && params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            return Err(RpcError::new(-32_602, "Invalid cursor"));
+            return Err(RpcError::invalid_cursor());
         }
         let mut all = Vec::new();
         let mut missing = ServerError::Unknown(method.to_owned());
@@ -137,11 +136,10 @@ impl Session {
         exchange: &Rc<Exchange>,
         params: &Map<String, Value>,
     ) -> Result<Rc<str>, RpcError> {
-        let bad_cursor = || RpcError::new(-32_602, "Invalid cursor");
         let after = match params.get("cursor") {
             None | Some(Value::Null) => None,
-            Some(Value::String(cursor)) => Some(read_cursor(cursor).ok_or_else(bad_cursor)?),
-            Some(_) => return Err(bad_cursor()),
+            Some(Value::String(cursor)) => Some(read_cursor(cursor).ok_or_else(RpcError::invalid_cursor)?),
+            Some(_) => return Err(RpcError::invalid_cursor()),
         };
         if let Some(after) = after {
             let page = self.ask_directory(&exchange.meta.organization, DirectQuestion::Page { after }).await?;
@@ -219,16 +217,16 @@ impl Session {
         name: &str,
         arguments: Map<String, Value>,
     ) -> Result<String, RpcError> {
+        let params = Map::from_iter([
+            ("name".to_owned(), Value::String(name.to_owned())),
+            ("arguments".to_owned(), Value::Object(arguments.clone())),
+        ]);
         for server in self.servers.offering(|offers| offers.tools).cloned().collect::<Vec<_>>() {
-            let params = Map::from_iter([
-                ("name".to_owned(), Value::String(name.to_owned())),
-                ("arguments".to_owned(), Value::Object(arguments.clone())),
-            ]);
             if server.may_repeat() {
                 exchange.may_be_repeated("tools/call", params.clone());
             }
             // These servers are part of the gateway and only read; what a policy says of others comes with them.
-            match self.ask_server(exchange, &server, "tools/call", params).await {
+            match self.ask_server(exchange, &server, "tools/call", params.clone()).await {
                 Ok(result) => return Ok(result.to_string()),
                 Err(ServerError::Unknown(_)) => exchange.must_not_be_repeated(),
                 Err(error) => return Err(rpc_error(error)),
@@ -236,9 +234,10 @@ impl Session {
         }
         let lookup = self.tool_named(&exchange.meta.organization, name).await?;
         let Some(tool) = &lookup.tool else {
-            return Err(RpcError::new(-32_602, format!("Unknown tool: {}", bounded(name, 100))));
+            return Err(RpcError::unknown_tool(name));
         };
-        let canonical: Rc<str> = canonical_json(&Value::Object(arguments.clone())).into();
+        let arguments = Value::Object(arguments);
+        let canonical: Rc<str> = canonical_json(&arguments).into();
         let call = CallToResolve {
             execution: String::new(),
             seq: 0,
@@ -246,7 +245,7 @@ impl Session {
             arguments: Rc::clone(&canonical),
         };
         let caller = Caller { trace: exchange.trace(), ..caller_of(&exchange.meta) };
-        let (resolution, prepared) = match resolve_found(&caller, &call, &lookup, Value::Object(arguments.clone())) {
+        let (resolution, prepared) = match resolve_found(&caller, &call, &lookup, arguments) {
             Ok(found) => found,
             // Wrong arguments, a forbidden tool: known before anybody is asked.
             Err(error) => return Ok(outcome_result(&error_result(&error))),
@@ -264,20 +263,11 @@ impl Session {
             };
             return self.start(exchange, program).await;
         }
-        if let Value::Object(params) = json!({ "name": name, "arguments": arguments }) {
-            exchange.may_be_repeated("tools/call", params);
-        }
+        exchange.may_be_repeated("tools/call", params);
         let started = now();
         let runner = self.runner()?;
         let outcome = invoke(&self.env, &runner.settings, &caller, &prepared).await;
-        log(
-            "mcp_tool_call",
-            json!({
-                "address": tool.address,
-                "outcome": if outcome.starts_with(r#"{"ok":true"#) { "ok" } else { "error" },
-                "durationMs": now().saturating_sub(started),
-            }),
-        );
+        log_call(None, &tool.address, &outcome, started);
         Ok(outcome_result(&outcome))
     }
 }
@@ -306,9 +296,4 @@ fn page_text(page: &DirectAnswer, mut tools: Vec<String>) -> String {
 fn read_cursor(cursor: &str) -> Option<String> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     String::from_utf8(bytes).ok().filter(|address| address.contains('.') && address.len() <= 1_024)
-}
-
-/// The message of a call that has no object as its arguments.
-pub(super) fn bad_arguments() -> String {
-    tool_error("bad_arguments", "The arguments of a tool have to be an object.")
 }

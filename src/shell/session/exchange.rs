@@ -21,6 +21,7 @@ use crate::internal::Context;
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::sse::{message_event, message_event_with_id, priming_event};
+use crate::protocol::version::is_primed;
 use crate::session::SessionMeta;
 use crate::session::stream::{
     Awaits, EVENT_BYTES_KEPT, EVENTS_KEPT, EventId, REQUEST_BYTES_KEPT, RESPONSE_BYTES, StreamRow,
@@ -32,8 +33,6 @@ use crate::shell::telemetry::log_error;
 
 /// An answer that takes longer than this is sent as a stream, which a client that lost it can ask for again.
 const STREAM_AFTER: Duration = Duration::from_millis(500);
-/// The version from which on streams begin with an id, so that clients can come back to them.
-const PRIMED_VERSION: &str = "2025-11-25";
 
 /// One request on its way.
 pub(super) struct Exchange {
@@ -177,7 +176,7 @@ impl Exchange {
                 None
             }
         };
-        if let Some(stream) = number.filter(|_| self.meta.protocol_version == PRIMED_VERSION) {
+        if let Some(stream) = number.filter(|_| is_primed(&self.meta.protocol_version)) {
             reader.send(priming_event(&EventId { stream, number: 0 }.to_string()));
         }
         *self.stream.borrow_mut() = Some(OpenStream { number, reader: Some(reader), next: 1, kept: VecDeque::new() });
@@ -221,8 +220,7 @@ impl Exchange {
         let fits = text.len() <= EVENT_BYTES_KEPT;
         store.put_event(id, number, fits.then_some(text))?;
         stream.kept.push_back((number, if fits { text.len() } else { 0 }));
-        let count = |kept: &VecDeque<(u32, usize)>| u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        while count(&stream.kept) > EVENTS_KEPT
+        while stream.kept.len() > EVENTS_KEPT
             || stream.kept.iter().map(|(_, bytes)| bytes).sum::<usize>() > EVENT_BYTES_KEPT
         {
             let Some((oldest, _)) = stream.kept.pop_front() else { break };
@@ -245,7 +243,7 @@ impl Exchange {
 
     /// Closes the client's connection, where its version lets it come back.
     pub(super) fn disconnect(&self) {
-        if self.meta.protocol_version != PRIMED_VERSION {
+        if !is_primed(&self.meta.protocol_version) {
             return;
         }
         self.open_stream();
@@ -284,9 +282,7 @@ impl Exchange {
 
     /// Answers with an error before the work is done, and stops it.
     pub(super) fn end_with(&self, error: &WireError) {
-        let text = error.body(Some(&self.id));
-        let (status, retry_after) = (error.status, error.retry_after);
-        self.finish(Answered { text, status, retry_after });
+        self.finish(Answered::error(error, &self.id));
         self.cancel.take();
     }
 
@@ -344,18 +340,20 @@ impl Exchange {
         if !self.takes_events {
             return Ok(Err(answered.await.map_err(gone)?));
         }
-        let both = select(answered, opened_as);
-        match select(both, sleep(STREAM_AFTER)).await {
-            Either::Left((Either::Left((answered, _)), _)) => Ok(Err(answered.map_err(gone)?)),
-            Either::Left((Either::Right((response, _)), _)) => Ok(Ok(response.map_err(gone)?)),
-            Either::Right(((), both)) => {
-                self.open_stream();
-                match both.await {
-                    Either::Left((answered, _)) => Ok(Err(answered.map_err(gone)?)),
-                    Either::Right((response, _)) => Ok(Ok(response.map_err(gone)?)),
-                }
+        let first = std::pin::pin!(async {
+            match select(answered, opened_as).await {
+                Either::Left((answered, _)) => answered.map(Err),
+                Either::Right((response, _)) => response.map(Ok),
             }
-        }
+        });
+        let first = match select(first, sleep(STREAM_AFTER)).await {
+            Either::Left((first, _)) => first,
+            Either::Right(((), first)) => {
+                self.open_stream();
+                first.await
+            }
+        };
+        first.map_err(gone)
     }
 }
 
@@ -363,10 +361,7 @@ impl Exchange {
 pub(super) fn guarded(id: RequestId, answer: Answer) -> LocalBoxFuture<'static, Answered> {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     Box::pin(async move {
-        answer.await.unwrap_or_else(|_| {
-            let error = WireError::internal(&correlation("panic"));
-            Answered { text: error.body(Some(&id)), status: error.status, retry_after: None }
-        })
+        answer.await.unwrap_or_else(|_| Answered::error(&WireError::internal(&correlation("panic")), &id))
     })
 }
 

@@ -7,13 +7,12 @@ use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::{Method, Request, Response};
 
-use super::answers::{Answer, Answered, answer_now};
-use super::direct::bad_arguments;
+use super::answers::{Answer, Answered, answer_now, tool_error};
 use super::exchange::{Exchange, guarded};
 use super::outcome::{Failure, RpcError};
 use super::{Session, caller_of};
 use crate::internal::{Context, Operation};
-use crate::protocol::errors::{WireError, error_text};
+use crate::protocol::errors::WireError;
 use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::{Body, Message, Refusal};
 use crate::protocol::text::bounded;
@@ -130,9 +129,7 @@ impl Session {
         messages: Vec<Result<Message, Refusal>>,
         accepts: Accepts,
     ) -> Result<Response, Failure> {
-        let initialize =
-            |message: &Message| matches!(message, Message::Request { method, .. } if method == "initialize");
-        if messages.iter().flatten().any(initialize) {
+        if messages.iter().flatten().any(Message::is_initialize) {
             return Err(WireError::invalid_request("initialize must not be part of a batch").into());
         }
         let mut slow = false;
@@ -147,8 +144,8 @@ impl Session {
                 }
                 Ok(message) => self.take_silently(meta, context, message)?,
                 Err((error, id)) => {
-                    let (text, status) = (error.body(id.as_ref()), 200);
-                    answers.push(Box::pin(async move { Answered { text, status, retry_after: None } }));
+                    let text = error.body(id.as_ref());
+                    answers.push(Box::pin(async move { Answered::ok(text) }));
                 }
             }
         }
@@ -168,7 +165,7 @@ impl Session {
         let answered = receiver.await.map_err(|_| worker::Error::RustError("an answer was lost".to_owned()))?;
         let texts: Vec<String> = answered.into_iter().map(|one| one.text).collect();
         let text = format!("[{}]", texts.join(","));
-        Ok(answer_now(accepts, Answered { text, status: 200, retry_after: None })?)
+        Ok(answer_now(accepts, Answered::ok(text))?)
     }
 
     /// The answer to one request.
@@ -182,7 +179,7 @@ impl Session {
                 "tools/list" => self.list_tools(&params),
                 "tools/call" => self.call_tool(&exchange, params).await,
                 _ if direct => self.pass_on(&exchange, &method, params).await,
-                _ => Err(RpcError::new(-32_601, format!("Method not found: {}", bounded(&method, 100)))),
+                _ => Err(RpcError::method_not_found(&method)),
             };
             Answered::of(result, &exchange.id)
         })
@@ -206,7 +203,7 @@ impl Session {
 
     fn list_tools(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
         if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            return Err(RpcError::new(-32_602, "Invalid cursor"));
+            return Err(RpcError::invalid_cursor());
         }
         Ok(self
             .code_mode_list
@@ -233,7 +230,7 @@ impl Session {
         let arguments = match params.remove("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Ok(bad_arguments()),
+            Some(_) => return Ok(tool_error("bad_arguments", "The arguments of a tool have to be an object.")),
         };
         let direct = exchange.meta.modes.tools == ToolMode::Direct;
         match name.as_str() {
@@ -243,7 +240,7 @@ impl Session {
                 self.execute(exchange, &arguments).await
             }
             "skills" => Ok(skills(&arguments)),
-            _ => Err(RpcError::new(-32_602, format!("Unknown tool: {}", bounded(&name, 100)))),
+            _ => Err(RpcError::unknown_tool(&name)),
         }
     }
 
@@ -265,8 +262,8 @@ impl Session {
             .map_err(|error| Failure::Wire(WireError::bad_request(error.to_string()), Some(id.clone())))?;
         let asked = params.get("protocolVersion").and_then(Value::as_str).map(ToOwned::to_owned);
         let Some(asked) = asked else {
-            let text = error_text(-32_602, "initialize needs params.protocolVersion", None, Some(&id));
-            return Ok(answer_now(body.accepts, Answered { text, status: 200, retry_after: None })?);
+            let error = RpcError::new(-32_602, "initialize needs params.protocolVersion");
+            return Ok(answer_now(body.accepts, Answered::of(Err(error), &id))?);
         };
         let version = negotiate(&asked);
         let client = params.get("clientInfo").cloned().unwrap_or(Value::Null);

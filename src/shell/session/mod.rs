@@ -27,7 +27,7 @@ use worker::{
 
 use self::direct::{Directory, Servers};
 use self::outcome::Failure;
-pub(super) use self::reader::{KEEP_ALIVE_EVERY, RETRY_MS};
+pub(super) use self::reader::{KEEP_ALIVE_EVERY, RETRY_MS, log_closed};
 use self::streams::Streams;
 use super::clock::{now, sleep};
 use super::http::{error_response, header, internal_error, load_settings};

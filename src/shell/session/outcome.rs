@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::RequestId;
+use crate::protocol::text::bounded;
 use crate::shell::store::StoreError;
 
 /// Why a request is not answered as asked.
@@ -55,6 +56,21 @@ pub(super) enum RpcError {
 impl RpcError {
     pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
         Self::Answer { code, message: message.into(), data: None }
+    }
+
+    /// The method is not offered here.
+    pub(super) fn method_not_found(method: &str) -> Self {
+        Self::new(-32_601, format!("Method not found: {}", bounded(method, 100)))
+    }
+
+    /// There is no tool of that name here.
+    pub(super) fn unknown_tool(name: &str) -> Self {
+        Self::new(-32_602, format!("Unknown tool: {}", bounded(name, 100)))
+    }
+
+    /// The cursor is none that a list of the gateway gave.
+    pub(super) fn invalid_cursor() -> Self {
+        Self::new(-32_602, "Invalid cursor")
     }
 
     pub(super) fn internal(reason: &str) -> Self {

@@ -145,13 +145,7 @@ impl Link for ExchangeLink {
     }
 
     fn changed(&self, what: Changed) {
-        let text = match what {
-            Changed::Tools => notification("notifications/tools/list_changed", None),
-            Changed::Resources => notification("notifications/resources/list_changed", None),
-            Changed::Prompts => notification("notifications/prompts/list_changed", None),
-            Changed::Resource(uri) => notification("notifications/resources/updated", Some(json!({ "uri": uri }))),
-        };
-        self.0.session.push(&text);
+        self.0.session.tell(what);
     }
 
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {

@@ -81,15 +81,17 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let gone = self.sender.is_closed();
         self.sender.close_channel();
-        log(
-            "mcp_stream_closed",
-            json!({
-                "kind": "request",
-                "events": self.events.get(),
-                "bytes": self.bytes.get(),
-                "durationMs": now().saturating_sub(self.opened_at),
-                "reason": if gone { "reader gone" } else { self.reason.get() },
-            }),
-        );
+        let reason = if gone { "reader gone" } else { self.reason.get() };
+        log_closed("request", (self.events.get(), self.bytes.get()), self.opened_at, reason);
     }
+}
+
+/// Writes the log line of a stream that was closed; `sent` is the number of its events and of their bytes.
+pub(crate) fn log_closed(kind: &str, sent: (u32, usize), opened_at: u64, reason: &str) {
+    let (events, bytes) = sent;
+    let duration = now().saturating_sub(opened_at);
+    log(
+        "mcp_stream_closed",
+        json!({ "kind": kind, "events": events, "bytes": bytes, "durationMs": duration, "reason": reason }),
+    );
 }

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use serde_json::json;
 use worker::{Response, WebSocket, WebSocketPair};
 
 use super::Session;
@@ -13,6 +14,7 @@ use crate::protocol::outgoing::notification;
 use crate::session::SessionMeta;
 use crate::shell::organization;
 use crate::shell::telemetry::log_error;
+use crate::upstream::Changed;
 
 /// Closes a stream in good order (RFC 6455, section 7.4.1).
 const NORMAL_CLOSURE: u16 = 1_000;
@@ -26,7 +28,7 @@ impl Session {
         runner.state().accept_web_socket(&pair.server);
         // Who has a stream is told of changes. The stream itself does not depend on it.
         if let Err(error) = organization::subscribe(&self.env, &meta.organization, &runner.object_id()).await {
-            log_error("mcp_not_subscribed", serde_json::json!({ "reason": error.to_string() }));
+            log_error("mcp_not_subscribed", json!({ "reason": error.to_string() }));
         }
         Ok(Response::from_websocket(pair.client)?)
     }
@@ -42,15 +44,21 @@ impl Session {
         }
     }
 
-    /// Sends a message that belongs to no request. Tells whether somebody reads.
-    pub(super) fn push(&self, text: &str) -> bool {
-        let sent = self.standalone().iter().filter(|socket| socket.send_with_str(text).is_ok()).count();
+    /// Tells of a change, which belongs to no request. Gives whether somebody reads.
+    pub(super) fn tell(&self, what: Changed) -> bool {
+        let text = match what {
+            Changed::Tools => notification("notifications/tools/list_changed", None),
+            Changed::Resources => notification("notifications/resources/list_changed", None),
+            Changed::Prompts => notification("notifications/prompts/list_changed", None),
+            Changed::Resource(uri) => notification("notifications/resources/updated", Some(json!({ "uri": uri }))),
+        };
+        let sent = self.standalone().iter().filter(|socket| socket.send_with_str(&text).is_ok()).count();
         sent > 0
     }
 
-    /// The catalog changed: whoever reads is told. Tells whether somebody does.
+    /// The catalog changed: whoever reads is told. Gives whether somebody does.
     pub(super) fn catalog_changed(&self) -> bool {
         self.directory.borrow_mut().take();
-        self.push(&notification("notifications/tools/list_changed", None))
+        self.tell(Changed::Tools)
     }
 }
