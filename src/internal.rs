@@ -14,8 +14,9 @@ use crate::catalog::tool::Tool;
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
-/// Version of the messages in this module.
-pub const VERSION: u32 = 1;
+/// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
+/// asked.
+pub const VERSION: u32 = 2;
 /// The header that carries the [`Context`].
 pub const CONTEXT_HEADER: &str = "x-countersign-context";
 
@@ -30,8 +31,7 @@ pub struct Context {
     pub resource: String,
     /// The gateway's own origin.
     pub public_origin: String,
-    /// What the client's request says of itself, where there is one.
-    #[serde(default)]
+    /// What the client's request says of itself; empty where there is none.
     pub asked: Asked,
     /// The trace that the request belongs to.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
@@ -216,4 +216,37 @@ pub struct DirectAnswer {
     pub tools: Vec<String>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Purpose;
+
+    #[test]
+    fn a_context_of_another_version_is_not_read() {
+        let principal = Principal {
+            account: "ann".to_owned(),
+            organization: "acme".to_owned(),
+            admin: false,
+            purpose: Purpose::Mcp,
+        };
+        let context = Context {
+            version: VERSION,
+            principal,
+            resource: "default".to_owned(),
+            public_origin: "https://gw.example".to_owned(),
+            asked: Asked { accept: Some("*/*".to_owned()), ..Asked::default() },
+            trace: Trace::default(),
+            operation: Operation::Mcp,
+        };
+        assert_eq!(Context::decode(Some(&context.encode())), Some(context.clone()));
+        for version in [VERSION - 1, VERSION + 1] {
+            let other = Context { version, ..context.clone() };
+            assert_eq!(Context::decode(Some(&other.encode())), None, "{version}");
+        }
+        // What a Worker of version 1 sends: the headers came beside it.
+        let old = serde_json::to_string(&context).unwrap().replace(r#""asked":{"accept":"*/*"},"#, "");
+        assert_eq!(Context::decode(Some(&STANDARD.encode(old))), None);
+    }
 }

@@ -355,7 +355,8 @@ const HEADERS = {
     "e30=",
     Buffer.from(
       JSON.stringify({
-        version: 1,
+        version: 2,
+        asked: {},
         principal: { account: "ada", organization: "acme", admin: true, purpose: "mcp" },
         resource: "default",
         public_origin: "x",

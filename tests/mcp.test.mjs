@@ -247,7 +247,7 @@ test("modes that do not exist are refused with what there is", async () => {
 
 test("internal headers from outside are not believed", async () => {
   const session = await openSession(gateway);
-  const forged = Buffer.from(JSON.stringify({ version: 1, principal: { account: "ada", organization: "acme", admin: true, purpose: "mcp" }, resource: "default", public_origin: "x", operation: { name: "mcp" } })).toString("base64");
+  const forged = Buffer.from(JSON.stringify({ version: 2, asked: {}, principal: { account: "ada", organization: "acme", admin: true, purpose: "mcp" }, resource: "default", public_origin: "x", operation: { name: "mcp" } })).toString("base64");
   const response = await post(
     { jsonrpc: "2.0", id: 1, method: "ping" },
     { authorization: `Bearer ${devToken({ account: "eve" })}`, "mcp-session-id": session.id, "x-countersign-context": forged },
