@@ -3,28 +3,28 @@
 //! During a deploy the two may differ by one version, so every message carries one. Identity is verified at the edge; no
 //! header of a client's request gets to an object.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::Verdict;
-use crate::auth::Principal;
+use crate::auth::{Principal, Purpose};
 use crate::catalog::tool::Tool;
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
-/// asked.
-pub const VERSION: u32 = 2;
+/// asked; from 3 on it is fields between tabs.
+pub const VERSION: &str = "3";
+/// Fields of an encoded [`Context`].
+const FIELDS: usize = 19;
+/// The second field where the body is small and at hand, which `light.js` looks for.
+const QUICK: &str = "quick";
 /// The header that carries the [`Context`].
 pub const CONTEXT_HEADER: &str = "x-countersign-context";
 
 /// What the edge tells a session object about a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// [`VERSION`]
-    pub version: u32,
     /// The verified identity.
     pub principal: Principal,
     /// The resource that was addressed.
@@ -34,35 +34,28 @@ pub struct Context {
     /// What the client's request says of itself; empty where there is none.
     pub asked: Asked,
     /// The trace that the request belongs to.
-    #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
     /// What is wanted.
     pub operation: Operation,
 }
 
 /// Headers of a client's request that the session object acts on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
     /// `Accept`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<String>,
     /// `Content-Type`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// `MCP-Protocol-Version`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
     /// `Last-Event-ID`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_id: Option<String>,
     /// Whether the body is small and was read already.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
 }
 
 /// What a session object is asked to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "name")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// An MCP request of a session that may exist.
     Mcp,
@@ -88,19 +81,163 @@ pub enum Operation {
 }
 
 impl Context {
-    /// The text of the header.
+    /// The text of the header: fields between tabs. Read by one split, because every request has one.
     #[must_use]
     pub fn encode(&self) -> String {
-        STANDARD.encode(serde_json::to_vec(self).unwrap_or_default())
+        let mut text = String::with_capacity(512);
+        self.encode_into(&mut text);
+        text
+    }
+
+    /// The same, behind what `text` has already.
+    pub fn encode_into(&self, text: &mut String) {
+        let Self { principal, asked, trace, .. } = self;
+        let quick = asked.held && self.operation == Operation::Mcp;
+        let (operation, pause) = self.operation.parts();
+        let purpose = match principal.purpose {
+            Purpose::Mcp => "mcp",
+            Purpose::Approve => "approve",
+            Purpose::Browser => "browser",
+        };
+        let required = [
+            if quick { QUICK } else { "-" },
+            operation,
+            pause.unwrap_or_default(),
+            &principal.account,
+            &principal.organization,
+            if principal.admin { "admin" } else { "-" },
+            purpose,
+            &self.resource,
+            &self.public_origin,
+            if asked.held { "held" } else { "-" },
+        ];
+        let optional = [
+            &asked.accept,
+            &asked.content_type,
+            &asked.protocol_version,
+            &asked.last_event_id,
+            &trace.traceparent,
+            &trace.tracestate,
+            &trace.baggage,
+        ];
+        text.push_str(VERSION);
+        for field in required {
+            text.push('\t');
+            escape_into(text, field);
+        }
+        for field in optional {
+            text.push('\t');
+            if let Some(field) = field {
+                text.push('=');
+                escape_into(text, field);
+            }
+        }
+        // A header's value loses the white space at its end.
+        text.push_str("\t.");
     }
 
     /// Reads the header; `None` when it is missing, broken or of another version.
     #[must_use]
     pub fn decode(header: Option<&str>) -> Option<Self> {
-        let bytes = STANDARD.decode(header?).ok()?;
-        let context: Self = serde_json::from_slice(&bytes).ok()?;
-        (context.version == VERSION).then_some(context)
+        let fields: Vec<&str> = header?.split('\t').collect();
+        let fields: [&str; FIELDS] = fields.try_into().ok()?;
+        let [version, _, operation, pause, account, organization, admin, purpose, resource, origin, held, ..] = fields;
+        let [.., accept, content_type, protocol_version, last_event_id, traceparent, tracestate, baggage, _] = fields;
+        if version != VERSION {
+            return None;
+        }
+        let optional = |field: &str| match field.strip_prefix('=') {
+            Some(text) => unescape(text).map(Some),
+            None => field.is_empty().then_some(None),
+        };
+        let purpose = match purpose {
+            "mcp" => Purpose::Mcp,
+            "approve" => Purpose::Approve,
+            "browser" => Purpose::Browser,
+            _ => return None,
+        };
+        Some(Self {
+            principal: Principal {
+                account: unescape(account)?,
+                organization: unescape(organization)?,
+                admin: admin == "admin",
+                purpose,
+            },
+            resource: unescape(resource)?,
+            public_origin: unescape(origin)?,
+            asked: Asked {
+                accept: optional(accept)?,
+                content_type: optional(content_type)?,
+                protocol_version: optional(protocol_version)?,
+                last_event_id: optional(last_event_id)?,
+                held: held == "held",
+            },
+            trace: Trace {
+                traceparent: optional(traceparent)?,
+                tracestate: optional(tracestate)?,
+                baggage: optional(baggage)?,
+            },
+            operation: Operation::of(operation, unescape(pause)?)?,
+        })
     }
+}
+
+impl Operation {
+    fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Mcp => ("mcp", None),
+            Self::Open => ("open", None),
+            Self::CatalogChanged => ("catalog_changed", None),
+            Self::View { pause } => ("view", Some(pause)),
+            Self::Decide { pause } => ("decide", Some(pause)),
+            Self::Resume { pause } => ("resume", Some(pause)),
+        }
+    }
+
+    fn of(name: &str, pause: String) -> Option<Self> {
+        Some(match name {
+            "mcp" => Self::Mcp,
+            "open" => Self::Open,
+            "catalog_changed" => Self::CatalogChanged,
+            "view" => Self::View { pause },
+            "decide" => Self::Decide { pause },
+            "resume" => Self::Resume { pause },
+            _ => return None,
+        })
+    }
+}
+
+/// Percent-encodes what a header cannot carry, and the percent sign.
+fn escape_into(target: &mut String, text: &str) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'%') {
+        target.push_str(text);
+        return;
+    }
+    for byte in text.bytes() {
+        if matches!(byte, b' '..=b'~') && byte != b'%' {
+            target.push(char::from(byte));
+        } else {
+            target.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                target.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+            }
+        }
+    }
+}
+
+/// The opposite of [`escape_into`]; `None` for what it never makes.
+fn unescape(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend_from_slice(part.get(2..)?.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// `resume`, as one session object asks another.
@@ -221,32 +358,76 @@ pub struct DirectAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Purpose;
 
-    #[test]
-    fn a_context_of_another_version_is_not_read() {
+    fn context() -> Context {
         let principal = Principal {
             account: "ann".to_owned(),
             organization: "acme".to_owned(),
             admin: false,
             purpose: Purpose::Mcp,
         };
-        let context = Context {
-            version: VERSION,
+        Context {
             principal,
             resource: "default".to_owned(),
             public_origin: "https://gw.example".to_owned(),
             asked: Asked { accept: Some("*/*".to_owned()), ..Asked::default() },
             trace: Trace::default(),
             operation: Operation::Mcp,
-        };
-        assert_eq!(Context::decode(Some(&context.encode())), Some(context.clone()));
-        for version in [VERSION - 1, VERSION + 1] {
-            let other = Context { version, ..context.clone() };
-            assert_eq!(Context::decode(Some(&other.encode())), None, "{version}");
         }
-        // What a Worker of version 1 sends: the headers came beside it.
-        let old = serde_json::to_string(&context).unwrap().replace(r#""asked":{"accept":"*/*"},"#, "");
-        assert_eq!(Context::decode(Some(&STANDARD.encode(old))), None);
+    }
+
+    #[test]
+    fn context_format_unchanged() {
+        let context = Context { asked: Asked { held: true, ..context().asked }, ..context() };
+        let expected = "3\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
+        assert_eq!(context.encode(), expected);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let nasty = "a\tb\n%é\u{202e}= ".to_owned();
+        let principal =
+            Principal { account: nasty.clone(), organization: nasty.clone(), admin: true, purpose: Purpose::Browser };
+        let some = Some(nasty.clone());
+        let asked = Asked {
+            accept: some.clone(),
+            content_type: Some(String::new()),
+            protocol_version: some.clone(),
+            last_event_id: some.clone(),
+            held: true,
+        };
+        let trace = Trace { traceparent: some.clone(), tracestate: None, baggage: some };
+        for operation in [
+            Operation::Mcp,
+            Operation::Open,
+            Operation::CatalogChanged,
+            Operation::View { pause: nasty.clone() },
+            Operation::Decide { pause: "p".to_owned() },
+            Operation::Resume { pause: String::new() },
+        ] {
+            let context = Context {
+                principal: principal.clone(),
+                resource: nasty.clone(),
+                asked: asked.clone(),
+                trace: trace.clone(),
+                operation,
+                ..context()
+            };
+            let text = context.encode();
+            assert!(text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "{text}");
+            assert_eq!(text.trim(), text);
+            assert_eq!(Context::decode(Some(&text)), Some(context));
+        }
+    }
+
+    #[test]
+    fn a_context_of_another_version_is_not_read() {
+        for version in ["2", "4"] {
+            let other = context().encode().replacen(VERSION, version, 1);
+            assert_eq!(Context::decode(Some(&other)), None, "{version}");
+        }
+        // What a Worker of version 2 sends.
+        assert_eq!(Context::decode(Some("eyJ2ZXJzaW9uIjoyfQ==")), None);
+        assert_eq!(Context::decode(None), None);
     }
 }

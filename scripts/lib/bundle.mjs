@@ -5,6 +5,8 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameS
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
+import { build } from "esbuild";
+
 import { run } from "./command.mjs";
 import { bundleFolder, ROOT } from "./paths.mjs";
 import { bold, elapsed, Failure, heading, say, warn } from "./report.mjs";
@@ -63,7 +65,7 @@ export async function ensureBundle({ features = [] } = {}) {
   );
   await makeSmaller(folder);
   stripFunctionNames(folder);
-  makeEntryLight(folder);
+  await makeEntryLight(folder);
   say(`built in ${elapsed(since)}`);
   const stamp = { inputs, unwinds, sizes: gzippedSizes(folder) };
   // Sources that were edited during the build are not in it: then the stamp must not claim so.
@@ -170,23 +172,30 @@ function stripFunctionNames(folder) {
   writeFileSync(path, withoutCustomSection(readFileSync(path), "name"));
 }
 
-/**
- * Makes the Worker's entry a plain object. worker-build's is a class behind a proxy, of which the platform makes one for every
- * request; what that is for (a new instance after the wasm module was reset) an entry without state does not need.
- */
-function makeEntryLight(folder) {
+/** Puts src/shell/light.js around the module that worker-build made. */
+async function makeEntryLight(folder) {
   const path = join(ROOT, folder, "index.js");
-  const code = readFileSync(path, "utf8");
-  const name = "[\\w$]+";
-  const exported = new RegExp(`(${name}) as default`).exec(code)?.[1];
-  const made = exported && new RegExp(`[,; \n]${exported.replaceAll("$", "\\$")}=new Proxy\\((${name}),${name}\\)`).exec(code)?.[1];
-  if (!made) {
-    warn("worker-build's entry has another form than expected; it is left as it is, and every request costs a little more");
-    return;
-  }
-  // `quick` and `settle` are in src/shell/entry.rs.
-  const entry = `var countersignEntry={fetch(request,env,ctx){const entry=${made}.prototype;let sent;try{sent=entry.quick(request,env)}catch{}return sent===undefined?entry.fetch.call({env,ctx},request):sent.then((answer)=>answer instanceof Response?answer:entry.settle(request,answer))}};\n`;
-  writeFileSync(path, code.replace(`${exported} as default`, "countersignEntry as default").replace(/export\s*\{(?=[^}]*countersignEntry)/, (found) => entry + found));
+  const bindings = join(ROOT, folder, "bindings.js");
+  renameSync(path, bindings);
+  const contents = [
+    'import Entry, { SessionDurableObject as Bound } from "./bindings.js";',
+    'import { lightEntry, lightObject } from "../src/shell/light.js";',
+    'export { OrganizationDurableObject } from "./bindings.js";',
+    "export const SessionDurableObject = lightObject(Bound);",
+    "export default lightEntry(Entry);",
+  ].join("\n");
+  await build({
+    stdin: { contents, resolveDir: join(ROOT, folder) },
+    outfile: path,
+    bundle: true,
+    format: "esm",
+    target: "es2024",
+    minify: true,
+    legalComments: "none",
+    logLevel: "warning",
+    external: ["cloudflare:*", "./index_bg.wasm"],
+  });
+  rmSync(bindings);
 }
 
 /** A wasm module without the custom sections of one name. Everything else keeps its bytes and order. */

@@ -26,6 +26,21 @@ pub struct AlarmSettings {
     pub tombstone: u64,
 }
 
+impl AlarmSettings {
+    /// Milliseconds between two writes of the last use: a tenth of the idle timeout.
+    #[must_use]
+    pub fn activity_interval(self) -> u64 {
+        self.idle_timeout / 10
+    }
+
+    /// The last use, as far as storage knows it: there may have been one later that was not written. A session must not be
+    /// taken for idle too early, so the latest possible counts.
+    #[must_use]
+    pub fn latest_activity(self, stored: u64, now: u64) -> u64 {
+        stored.saturating_add(self.activity_interval()).min(now).max(stored)
+    }
+}
+
 /// What is done with the session when the alarm rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -79,6 +94,16 @@ pub fn next_alarm(state: &AlarmState, settings: AlarmSettings, now: u64) -> Opti
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_use_that_was_not_written_still_counts() {
+        let settings = AlarmSettings { idle_timeout: 1_000, tombstone: 10 };
+        for (stored, now, latest) in
+            [(500, 500, 500), (500, 550, 550), (500, 600, 600), (500, 2_000, 600), (500, 400, 500)]
+        {
+            assert_eq!(settings.latest_activity(stored, now), latest, "{stored} {now}");
+        }
+    }
+
     use super::*;
 
     const SETTINGS: AlarmSettings = AlarmSettings { idle_timeout: 1_000, tombstone: 500 };

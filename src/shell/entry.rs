@@ -10,16 +10,14 @@ use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
 use super::clock::now;
-use super::http::{
-    Incoming, correlation, error_response, forward_quickly, forwarded, header, json_response, load_settings,
-};
+use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
 use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, resource_path};
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
 use crate::auth::{Outcome, Principal};
 use crate::config::Settings;
-use crate::internal::{Asked, Context, Operation, VERSION};
+use crate::internal::{Asked, Context, Operation};
 use crate::protocol::cors::{is_loopback, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::text::bounded;
@@ -31,20 +29,28 @@ fn start() {
     console_error_panic_hook::set_once();
 }
 
-/// The way of nearly every request, a POST to a session: all is decided here and now, and the object's answer goes to the
-/// client without coming back into wasm. Nothing where [`fetch`] has to do it. The build has the entry call this first.
+/// The way of nearly every request, a POST to a session: what `light.js` hands to the object, whose answer then goes to the
+/// client without coming back into wasm. Gives the session's id and the context, one to a line; nothing where [`fetch`] has to
+/// do it.
 #[wasm_bindgen::prelude::wasm_bindgen]
 #[allow(unreachable_pub, reason = "the entry calls it")]
 #[must_use]
-pub fn quick(request: &web_sys::Request, env: &Env) -> Option<js_sys::Promise> {
-    let started = now();
-    let incoming = Incoming::read(request).ok().filter(|incoming| incoming.method == "POST")?;
-    let url = parse_url(&incoming.url).ok().filter(|url| url.path() == "/mcp")?;
+pub fn quick(description: String, env: &Env) -> Option<String> {
+    let incoming = Incoming::parse(description);
+    let url = parse_url(incoming.url()).ok().filter(|url| url.path() == "/mcp")?;
     let edge = edge(&incoming, url, env).ok()?;
     match decide(&incoming, &edge, DEFAULT_RESOURCE) {
-        Ok(Next::Forward(context, id)) => forward_quickly(env, id, request, &context, started).ok()?,
-        Ok(Next::Answer(_) | Next::Open(..)) | Err(_) => None,
+        Ok(Next::Forward(context, id)) if context.asked.held => Some(handed_on(id, &context)),
+        Ok(Next::Answer(_) | Next::Open(..) | Next::Forward(..)) | Err(_) => None,
     }
+}
+
+fn handed_on(id: &str, context: &Context) -> String {
+    let mut text = String::with_capacity(512);
+    text.push_str(id);
+    text.push('\n');
+    context.encode_into(&mut text);
+    text
 }
 
 /// What becomes of a [`quick`] request that did not get through.
@@ -66,7 +72,7 @@ pub fn settle(
 async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -> worker::Result<web_sys::Response> {
     let started = now();
     let incoming = Incoming::read(&request)?;
-    let url = parse_url(&incoming.url)?;
+    let url = parse_url(incoming.url())?;
     let is_mcp = is_mcp(&url);
     let internal = |reason: &str| refusal(is_mcp, &WireError::internal(&correlation(reason)));
     let response = match AssertUnwindSafe(route(request, &incoming, Rc::clone(&url), &env)).catch_unwind().await {
@@ -85,7 +91,7 @@ fn log_request(incoming: &Incoming, status: u16, started: u64) {
     log(
         "mcp_request",
         json!({
-            "method": bounded(&incoming.method, 20),
+            "method": bounded(incoming.method(), 20),
             "status": status,
             "durationMs": now().saturating_sub(started),
             "sessionId": session,
@@ -95,16 +101,33 @@ fn log_request(incoming: &Incoming, status: u16, started: u64) {
 
 thread_local! {
     /// The last URL: an isolate mostly sees the same one.
-    static LAST_URL: RefCell<Option<(String, Rc<url::Url>)>> = const { RefCell::new(None) };
+    static LAST_URL: RefCell<Option<(String, Rc<Address>)>> = const { RefCell::new(None) };
 }
 
-fn parse_url(text: &str) -> worker::Result<Rc<url::Url>> {
+/// A URL, and what is asked of it at every request.
+pub(super) struct Address {
+    url: url::Url,
+    origin: String,
+    is_loopback: bool,
+}
+
+impl std::ops::Deref for Address {
+    type Target = url::Url;
+
+    fn deref(&self) -> &url::Url {
+        &self.url
+    }
+}
+
+fn parse_url(text: &str) -> worker::Result<Rc<Address>> {
     let known =
         LAST_URL.with_borrow(|last| last.as_ref().filter(|(known, _)| known == text).map(|(_, url)| Rc::clone(url)));
     if let Some(known) = known {
         return Ok(known);
     }
-    let url = Rc::new(url::Url::parse(text)?);
+    let url = url::Url::parse(text)?;
+    let (origin, is_loopback) = (url.origin().ascii_serialization(), is_loopback(&url));
+    let url = Rc::new(Address { url, origin, is_loopback });
     LAST_URL.set(Some((text.to_owned(), Rc::clone(&url))));
     Ok(url)
 }
@@ -124,30 +147,30 @@ pub(super) struct Edge<'a> {
     pub(super) env: &'a Env,
     pub(super) settings: Rc<Settings>,
     /// The request's URL.
-    pub(super) url: Rc<url::Url>,
+    pub(super) url: Rc<Address>,
     /// The gateway's own origin.
     pub(super) origin: String,
 }
 
 /// What every handler needs, or why nothing is served.
-fn edge<'a>(incoming: &Incoming, url: Rc<url::Url>, env: &'a Env) -> Result<Edge<'a>, WireError> {
+fn edge<'a>(incoming: &Incoming, url: Rc<Address>, env: &'a Env) -> Result<Edge<'a>, WireError> {
     let settings =
         load_settings(env).map_err(|error| WireError { message: error.to_string(), ..WireError::internal("") })?;
     // Development mode believes every name: only this machine may use it, and nothing that came
     // through the platform's edge.
-    if !is_loopback(&url) || incoming.header("cf-ray").is_some() {
+    if !url.is_loopback || incoming.header("cf-ray").is_some() {
         let message =
             "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.";
         return Err(WireError::forbidden(message));
     }
-    let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin().ascii_serialization());
+    let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin.clone());
     Ok(Edge { env, settings, url, origin })
 }
 
 async fn route(
     request: web_sys::Request,
     incoming: &Incoming,
-    url: Rc<url::Url>,
+    url: Rc<Address>,
     env: &Env,
 ) -> worker::Result<web_sys::Response> {
     let is_mcp = is_mcp(&url);
@@ -169,7 +192,7 @@ async fn route(
     }
     let request = Request::from(request);
     // The bindings take every method that they do not know for GET.
-    if request.method().as_ref() != incoming.method {
+    if request.method().as_ref() != incoming.method() {
         return refusal(is_mcp, &WireError::method_not_allowed());
     }
     let response = match segments.as_slice() {
@@ -211,7 +234,6 @@ pub(super) fn api_error(error: &WireError) -> worker::Result<Response> {
 
 pub(super) fn context_of(edge: &Edge<'_>, principal: Principal, resource: &str, operation: Operation) -> Context {
     Context {
-        version: VERSION,
         principal,
         resource: resource.to_owned(),
         public_origin: edge.origin.clone(),

@@ -40,34 +40,32 @@ export class FailedCall {
   }
 }
 
+/** The object with that id; undefined where the id is not one of this namespace. */
+export function stubOf(namespace, id) {
+  try {
+    return namespace.get(namespace.idFromString(id));
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * Hands a request to the object with that id; null where the id is not one of this namespace. Nothing that came in goes with
  * it but the body and what `context` says. With `hold` the body is read first, into a buffer of the platform's.
  */
 export function forward(namespace, id, request, context, upgrade, hold) {
-  let stub;
-  try {
-    stub = namespace.get(namespace.idFromString(id));
-  } catch {
-    return null;
-  }
+  const stub = stubOf(namespace, id);
+  if (stub === undefined) return null;
   const headers = { "x-countersign-context": context };
   if (upgrade) headers.upgrade = "websocket";
   const { url, method } = request;
-  const query = url.indexOf("?");
-  return send(stub, query < 0 ? OBJECT_URL : OBJECT_URL + url.slice(query), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
+  return send(stub, objectUrl(url), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
 }
 
-/** The same, and the log line of the request: the answer then goes to the client without coming back into wasm. */
-export function forwardAndLog(namespace, id, request, context, hold, started) {
-  const sent = forward(namespace, id, request, context, false, hold);
-  return sent && sent.then((answer) => {
-    if (answer instanceof Response) {
-      const line = { event: "mcp_request", method: request.method, status: answer.status, durationMs: Date.now() - started, sessionId: id };
-      console.log(JSON.stringify(line));
-    }
-    return answer;
-  });
+/** The URL of a request to an object that stands for one with this URL. */
+export function objectUrl(url) {
+  const query = url.indexOf("?");
+  return query < 0 ? OBJECT_URL : OBJECT_URL + url.slice(query);
 }
 
 async function send(stub, url, init, held) {

@@ -32,16 +32,6 @@ extern "C" {
         hold: bool,
     ) -> Result<JsValue, JsValue>;
 
-    #[wasm_bindgen(catch, js_name = forwardAndLog)]
-    fn forward_and_log(
-        namespace: &JsValue,
-        id: &str,
-        request: &web_sys::Request,
-        context: &str,
-        hold: bool,
-        started: f64,
-    ) -> Result<JsValue, JsValue>;
-
     type FailedCall;
 
     #[wasm_bindgen(method, getter)]
@@ -60,28 +50,32 @@ extern "C" {
     fn fetch(this: &RawStub, request: &web_sys::Request) -> Result<js_sys::Promise, JsValue>;
 }
 
-/// A request, read in one go.
+/// A request, read in one go: its method, its URL, and those of its headers that the gateway looks at (see `http.js`).
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
-    pub(crate) method: String,
-    pub(crate) url: String,
-    headers: Vec<(String, String)>,
+    text: String,
 }
 
 impl Incoming {
     pub(crate) fn read(request: &web_sys::Request) -> worker::Result<Self> {
-        let text = describe(request)?;
-        let mut lines = text.split('\n');
-        let mut next = || lines.next().unwrap_or_default().to_owned();
-        let (method, url) = (next(), next());
-        let headers = lines.filter_map(|line| line.split_once(':'));
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Ok(Self { method, url, headers })
+        Ok(Self::parse(describe(request)?))
     }
 
-    /// One of the headers that the gateway looks at (see `http.js`).
+    /// Reads what `describe` of `http.js` says of a request.
+    pub(crate) fn parse(text: String) -> Self {
+        Self { text }
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.text.split('\n').next().unwrap_or_default()
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.text.split('\n').nth(1).unwrap_or_default()
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.text.split('\n').skip(2).find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
 
     /// What a session object has to know of it.
@@ -93,7 +87,7 @@ impl Incoming {
             content_type: header("content-type"),
             protocol_version: header("mcp-protocol-version"),
             last_event_id: header("last-event-id").filter(|id| !id.is_empty()),
-            held: self.method == "POST" && length.is_some_and(|length| length <= SMALL_BODY),
+            held: self.method() == "POST" && length.is_some_and(|length| length <= SMALL_BODY),
         }
     }
 }
@@ -141,21 +135,6 @@ pub(crate) fn forwarded(answer: JsValue) -> Forwarded {
     Forwarded::Failed(failed.error().into(), body)
 }
 
-/// Hands a request to the session object with that id, without waiting here. What the promise gives is a response, or
-/// something for [`forwarded`]. `None` where the id is none of this gateway's.
-#[allow(clippy::cast_precision_loss, reason = "times are exact in a double for 285 000 years")]
-pub(crate) fn forward_quickly(
-    env: &Env,
-    id: &str,
-    request: &web_sys::Request,
-    context: &Context,
-    started: u64,
-) -> worker::Result<Option<js_sys::Promise>> {
-    let namespace = js_sys::Reflect::get(env.as_ref(), &"SESSION".into())?;
-    let sent = forward_and_log(&namespace, id, request, &context.encode(), context.asked.held, started as f64)?;
-    Ok(sent.dyn_into().ok())
-}
-
 thread_local! {
     /// A version of the Worker has the same variables for as long as its isolate lives.
     static SETTINGS: RefCell<Option<Rc<Settings>>> = const { RefCell::new(None) };
@@ -180,6 +159,12 @@ pub(crate) async fn ask_object(stub: Stub, request: &Request) -> worker::Result<
     response.dyn_into().map_err(|_| worker::Error::RustError("the object gave no response".to_owned()))
 }
 
+/// The headers that every answer on `/mcp` has.
+pub(crate) fn mcp_headers() -> [(&'static str, &'static str); 3] {
+    let [allow, expose] = cors::response_headers();
+    [allow, expose, ("cache-control", "no-store")]
+}
+
 /// A response builder with the headers that every answer on `/mcp` has.
 pub(crate) fn mcp_response(status: u16) -> worker::Result<ResponseBuilder> {
     let known = MCP_HEADERS.with_borrow(Clone::clone);
@@ -187,10 +172,9 @@ pub(crate) fn mcp_response(status: u16) -> worker::Result<ResponseBuilder> {
         known
     } else {
         let base = web_sys::Headers::new()?;
-        for (name, value) in cors::response_headers() {
+        for (name, value) in mcp_headers() {
             base.set(name, value)?;
         }
-        base.set("cache-control", "no-store")?;
         MCP_HEADERS.set(Some(base.clone()));
         base
     };
@@ -291,13 +275,7 @@ pub(crate) struct Post {
 
 /// Reads a POST: content negotiation, size, JSON, JSON-RPC.
 pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Post, Refusal> {
-    let accepts = Accepts::parse(asked.accept.as_deref());
-    if !accepts.json && !accepts.events {
-        return Err((WireError::not_acceptable("application/json or text/event-stream"), None));
-    }
-    if !is_json(asked.content_type.as_deref()) {
-        return Err((WireError::unsupported_media_type(), None));
-    }
+    let accepts = check_post(asked)?;
     let bytes = if asked.held {
         request.bytes().await.map_err(|_| BodyError::Broken)
     } else {
@@ -307,6 +285,23 @@ pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Po
         BodyError::TooLarge => (WireError::body_too_large(BODY_LIMIT), None),
         BodyError::Broken => (WireError::parse_error("the body broke off"), None),
     })?;
+    parse_post(bytes, accepts)
+}
+
+/// What a POST admits as an answer, where its headers are in order.
+pub(crate) fn check_post(asked: &Asked) -> Result<Accepts, Refusal> {
+    let accepts = Accepts::parse(asked.accept.as_deref());
+    if !accepts.json && !accepts.events {
+        return Err((WireError::not_acceptable("application/json or text/event-stream"), None));
+    }
+    if !is_json(asked.content_type.as_deref()) {
+        return Err((WireError::unsupported_media_type(), None));
+    }
+    Ok(accepts)
+}
+
+/// Reads the body of a POST.
+pub(crate) fn parse_post(bytes: Vec<u8>, accepts: Accepts) -> Result<Post, Refusal> {
     let message = parse_body(&bytes)?;
     Ok(Post { message, bytes, accepts })
 }

@@ -55,7 +55,7 @@ pub(super) enum Next<'a> {
 
 pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Next<'a>> {
     let refuse = |error: &WireError| error_response(error, None).map(Next::Answer);
-    let method = incoming.method.as_str();
+    let method = incoming.method();
     // 1. Preflight, before authentication.
     if method == "OPTIONS" {
         let mut builder = ResponseBuilder::new().with_status(204);
@@ -153,14 +153,14 @@ async fn forward(
     context: Context,
     id: &str,
 ) -> worker::Result<web_sys::Response> {
-    let standalone = incoming.method == "GET" && context.asked.last_event_id.is_none();
+    let standalone = incoming.method() == "GET" && context.asked.last_event_id.is_none();
     match forward_to_session(edge.env, id, &request, &context, standalone).await? {
         Forwarded::Response(response) if standalone && response.status() == 101 => {
             let missing = || worker::Error::RustError("the session opened no socket".to_owned());
             let socket = Response::from(response).websocket().ok_or_else(missing)?;
             event_stream(socket).map(Into::into)
         }
-        Forwarded::NoSuchId if incoming.method == "POST" => {
+        Forwarded::NoSuchId if incoming.method() == "POST" => {
             open(request, edge, context, WireError::session_not_found()).await
         }
         call @ (Forwarded::Response(_) | Forwarded::Failed(..) | Forwarded::Broken | Forwarded::NoSuchId) => {
@@ -176,7 +176,7 @@ pub(super) fn answer_of(incoming: &Incoming, id: &str, call: Forwarded) -> worke
         Forwarded::Failed(error, body) => {
             let request = body.and_then(|body| parse_body(&body).ok()).and_then(|body| body.request_id().cloned());
             let request = request.map(|request| (id.to_owned(), request.as_json().to_owned()));
-            failure_response(&incoming.method, &platform_failure(&error), request)
+            failure_response(incoming.method(), &platform_failure(&error), request)
         }
         Forwarded::Broken => error_response(&WireError::parse_error("the body broke off"), None),
         Forwarded::NoSuchId => error_response(&WireError::session_not_found(), None),

@@ -31,7 +31,7 @@ use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::demo;
 use crate::internal::{
-    Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup, VERSION,
+    Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup,
 };
 use crate::json::sha256_hex;
 use crate::policy::{Action, judge_nature};
@@ -472,7 +472,6 @@ impl OrganizationDurableObject {
 /// Tells one session; `false` when nobody reads there any more.
 async fn tell_session(env: &Env, organization: &str, session: &str) -> worker::Result<bool> {
     let context = Context {
-        version: VERSION,
         // Nobody's request: the session checks the organization.
         principal: Principal {
             account: String::new(),

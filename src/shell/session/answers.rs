@@ -14,6 +14,9 @@ use crate::protocol::sse::message_event;
 use crate::session::tools::text_result;
 use crate::shell::http::{correlation, mcp_answer};
 
+/// The media type of an answer that is not a stream.
+pub(super) const JSON: &str = "application/json";
+
 /// The answer to one request, as it comes.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Answered>>>;
 
@@ -50,18 +53,45 @@ impl Answered {
     }
 }
 
+/// What a request comes to.
+pub(super) enum Reply {
+    /// A JSON text with 200 and the headers of every answer on `/mcp`; nearly all are such.
+    Json(String),
+    /// Anything else.
+    Response(Response),
+}
+
+impl Reply {
+    /// The response to the client.
+    pub(super) fn into_response(self) -> worker::Result<Response> {
+        match self {
+            Self::Json(text) => mcp_answer(200, JSON, text),
+            Self::Response(response) => Ok(response),
+        }
+    }
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Self {
+        Self::Response(response)
+    }
+}
+
 /// A response that is there already, in the form that the client admits.
-pub(super) fn answer_now(accepts: Accepts, answered: Answered) -> worker::Result<Response> {
+pub(super) fn answer_now(accepts: Accepts, answered: Answered) -> worker::Result<Reply> {
     let Answered { text, status, retry_after } = answered;
+    if accepts.json && status == 200 && retry_after.is_none() {
+        return Ok(Reply::Json(text));
+    }
     let response = if accepts.json {
-        mcp_answer(status, "application/json", text)?
+        mcp_answer(status, JSON, text)?
     } else {
         mcp_answer(status, "text/event-stream", message_event(&text))?
     };
     if let Some(seconds) = retry_after {
         response.headers().set("retry-after", &seconds.to_string())?;
     }
-    Ok(response)
+    Ok(response.into())
 }
 
 /// A tool result that tells the model what was wrong with its call.

@@ -38,7 +38,7 @@ const STREAM_AFTER: Duration = Duration::from_millis(500);
 pub(super) struct Exchange {
     pub(super) session: Rc<Session>,
     pub(super) meta: Rc<SessionMeta>,
-    pub(super) context: Context,
+    pub(super) context: Rc<Context>,
     pub(super) id: RequestId,
     /// The client's progress token, as JSON text.
     pub(super) progress_token: Option<String>,
@@ -69,7 +69,7 @@ impl Exchange {
     pub(super) fn new(
         session: &Rc<Session>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         id: RequestId,
         params: &Map<String, Value>,
         takes_events: bool,
@@ -79,7 +79,7 @@ impl Exchange {
         Self {
             session: Rc::clone(session),
             meta: Rc::clone(meta),
-            context: context.clone(),
+            context: Rc::clone(context),
             id,
             progress_token,
             takes_events,
@@ -99,7 +99,7 @@ impl Exchange {
     pub(super) fn restarted(
         session: &Rc<Session>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         id: RequestId,
         (number, row): (u32, &StreamRow),
         reader: Option<Reader>,

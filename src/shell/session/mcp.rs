@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::{Method, Request, Response};
 
-use super::answers::{Answer, Answered, answer_now, tool_error};
+use super::answers::{Answer, Answered, Reply, answer_now, tool_error};
 use super::exchange::{Exchange, guarded};
 use super::outcome::{Failure, RpcError};
 use super::{Session, caller_of};
@@ -20,7 +20,7 @@ use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, nego
 use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
 use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
 use crate::shell::clock::now;
-use crate::shell::http::{mcp_response, own_request, read_post};
+use crate::shell::http::{Post, mcp_response, own_request, read_post};
 use crate::shell::platform::first_call;
 use crate::shell::telemetry::log;
 use crate::upstream::LogLevel;
@@ -31,14 +31,24 @@ const CLIENT_TEXT: usize = 200;
 const CAPABILITIES_LIMIT: usize = 16 << 10;
 
 impl Session {
-    pub(super) async fn mcp(self: Rc<Self>, mut request: Request, context: Context) -> Result<Response, Failure> {
+    pub(super) async fn mcp(self: Rc<Self>, mut request: Request, context: Context) -> Result<Reply, Failure> {
         let method = request.method();
         let body = if method == Method::Post { Some(read_post(&mut request, &context.asked).await) } else { None };
         if let Some(Ok(body)) = &body
             && body.message.is_initialize()
         {
-            return self.reopen(&request, &context, &body.bytes).await;
+            return Ok(self.reopen(request.url()?.as_str(), &context, &body.bytes).await?.into());
         }
+        self.ladder(method, Rc::new(context), body).await
+    }
+
+    /// Who asks, for which session, in which version.
+    pub(super) async fn ladder(
+        self: Rc<Self>,
+        method: Method,
+        context: Rc<Context>,
+        body: Option<Result<Post, Refusal>>,
+    ) -> Result<Reply, Failure> {
         let Some(meta) = self.meta()? else {
             return Err(WireError::session_not_found().into());
         };
@@ -52,7 +62,7 @@ impl Session {
             return Err(WireError::not_the_owner().into());
         }
         if method == Method::Delete {
-            return self.terminate(&meta, Termination::Deleted);
+            return Ok(self.terminate(&meta, Termination::Deleted)?.into());
         }
         if !header_is_supported(context.asked.protocol_version.as_deref()) {
             let message =
@@ -60,14 +70,14 @@ impl Session {
             return Err(WireError::bad_request(message).into());
         }
         let Some(body) = body else {
-            return self.get(meta, context).await;
+            return Ok(self.get(meta, context).await?.into());
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
         self.touch(&meta)?;
         self.serve(&meta, &context, body.message, body.accepts).await
     }
 
-    async fn get(self: Rc<Self>, meta: Rc<SessionMeta>, context: Context) -> Result<Response, Failure> {
+    async fn get(self: Rc<Self>, meta: Rc<SessionMeta>, context: Rc<Context>) -> Result<Response, Failure> {
         if !Accepts::parse(context.asked.accept.as_deref()).events {
             return Err(WireError::not_acceptable("text/event-stream").into());
         }
@@ -81,23 +91,23 @@ impl Session {
     async fn serve(
         self: Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         body: Body,
         accepts: Accepts,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Reply, Failure> {
         match body {
             Body::Single(Message::Request { id, method, params }) => {
                 let exchange = Rc::new(Exchange::new(&self, meta, context, id, &params, accepts.events));
                 let at_once = opens_a_stream(meta.modes.tools, &method, &params);
                 let answer = Rc::clone(&self).answer(Rc::clone(&exchange), method, params);
                 match exchange.respond(answer, at_once).await? {
-                    Ok(response) => Ok(response),
+                    Ok(response) => Ok(response.into()),
                     Err(answered) => Ok(answer_now(accepts, answered)?),
                 }
             }
             Body::Single(message) => {
                 self.take_silently(meta, context, message)?;
-                Ok(mcp_response(202)?.empty())
+                Ok(mcp_response(202)?.empty().into())
             }
             Body::Batch(_) if !has_batches(&meta.protocol_version) => {
                 Err(WireError::invalid_request("batches exist in protocol version 2025-03-26 only").into())
@@ -110,7 +120,7 @@ impl Session {
     fn take_silently(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         message: Message,
     ) -> Result<(), Failure> {
         match message {
@@ -125,10 +135,10 @@ impl Session {
     async fn serve_batch(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         messages: Vec<Result<Message, Refusal>>,
         accepts: Accepts,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Reply, Failure> {
         if messages.iter().flatten().any(Message::is_initialize) {
             return Err(WireError::invalid_request("initialize must not be part of a batch").into());
         }
@@ -150,10 +160,10 @@ impl Session {
             }
         }
         if answers.is_empty() {
-            return Ok(mcp_response(202)?.empty());
+            return Ok(mcp_response(202)?.empty().into());
         }
         if slow && accepts.events {
-            return Ok(Self::stream_batch(answers)?);
+            return Ok(Self::stream_batch(answers)?.into());
         }
         let (sender, receiver) = oneshot::channel();
         // In a task of its own: a client that goes away does not end it.
@@ -263,7 +273,7 @@ impl Session {
         let asked = params.get("protocolVersion").and_then(Value::as_str).map(ToOwned::to_owned);
         let Some(asked) = asked else {
             let error = RpcError::new(-32_602, "initialize needs params.protocolVersion");
-            return Ok(answer_now(body.accepts, Answered::of(Err(error), &id))?);
+            return Ok(answer_now(body.accepts, Answered::of(Err(error), &id))?.into_response()?);
         };
         let version = negotiate(&asked);
         let client = params.get("clientInfo").cloned().unwrap_or(Value::Null);
@@ -298,7 +308,7 @@ impl Session {
             "instructions": if meta.modes.tools == ToolMode::Code { INSTRUCTIONS } else { DIRECT_INSTRUCTIONS },
         });
         let answered = Answered::of(Ok(result.to_string()), &id);
-        let response = answer_now(body.accepts, answered)?;
+        let response = answer_now(body.accepts, answered)?.into_response()?;
         response.headers().set("mcp-session-id", &session_id)?;
         Ok(response)
     }
@@ -322,11 +332,11 @@ impl Session {
     }
 
     /// `initialize` that carries the id of another session: clients keep stale ones. Opens a new one.
-    pub(super) async fn reopen(&self, request: &Request, context: &Context, body: &[u8]) -> Result<Response, Failure> {
+    pub(super) async fn reopen(&self, url: &str, context: &Context, body: &[u8]) -> Result<Response, Failure> {
         let context = Context { operation: Operation::Open, ..context.clone() };
-        let (url, text) = (request.url()?, String::from_utf8_lossy(body));
+        let text = String::from_utf8_lossy(body);
         let settings = self.settings()?;
-        Ok(first_call(&self.env, settings, || own_request(url.as_str(), &context, &text)).await?.into())
+        Ok(first_call(&self.env, settings, || own_request(url, &context, &text)).await?.into())
     }
 
     /// Ends the session. What still waits for a person stays until it is decided or expires: a

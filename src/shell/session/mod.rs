@@ -16,21 +16,25 @@ mod streams;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, select};
+use futures_util::task::noop_waker_ref;
 use serde_json::json;
+use wasm_bindgen::JsValue;
 use worker::{
-    DurableObject, Env, Request, Response, ResponseBuilder, State, WebSocket, WebSocketIncomingMessage, durable_object,
-    wasm_bindgen,
+    DurableObject, Env, Method, Request, Response, ResponseBuilder, State, WebSocket, WebSocketIncomingMessage,
+    durable_object, wasm_bindgen,
 };
 
+use self::answers::{JSON, Reply};
 use self::direct::{Directory, Servers};
 use self::outcome::Failure;
 pub(super) use self::reader::{KEEP_ALIVE_EVERY, RETRY_MS, log_closed};
 use self::streams::Streams;
 use super::clock::{now, sleep};
-use super::http::{error_response, header, internal_error, load_settings};
+use super::http::{check_post, error_response, header, internal_error, load_settings, mcp_headers, parse_post};
 use super::invoke::Caller;
 use super::notify::Notify;
 use super::runner::{Runner, set_alarm};
@@ -92,6 +96,44 @@ impl DurableObject for SessionDurableObject {
 
     async fn websocket_error(&self, _: WebSocket, _: worker::Error) -> worker::Result<()> {
         Ok(())
+    }
+}
+
+#[wasm_bindgen::prelude::wasm_bindgen]
+#[allow(dead_code, reason = "`light.js` calls it, which a native build does not know")]
+impl SessionDurableObject {
+    /// A small POST with its body, the way of nearly every request (see `light.js`): most are answered here and now, without a
+    /// promise. Gives the text of a JSON answer, or the promise of a response; nothing where [`DurableObject::fetch`] has to do it.
+    #[allow(unreachable_pub, reason = "the platform calls it")]
+    pub fn quick(&self, context: &str, body: String) -> Result<JsValue, JsValue> {
+        let Some(context) = Context::decode(Some(context)) else {
+            return Ok(JsValue::UNDEFINED);
+        };
+        let post = check_post(&context.asked).and_then(|accepts| parse_post(body.into_bytes(), accepts));
+        if post.as_ref().is_ok_and(|post| post.message.is_initialize()) {
+            return Ok(JsValue::UNDEFINED);
+        }
+        let session = Rc::clone(&self.session);
+        let mut reply =
+            Box::pin(async move { reply_to(session.ladder(Method::Post, Rc::new(context), Some(post)).await) });
+        // Whatever would wake this task is asked again when the promise below polls it.
+        let first = reply.as_mut().poll(&mut std::task::Context::from_waker(noop_waker_ref()));
+        match first {
+            Poll::Ready(Ok(Reply::Json(text))) => Ok(text.into()),
+            Poll::Ready(reply) => Ok(web_sys::Response::from(reply?.into_response()?).into()),
+            Poll::Pending => Ok(wasm_bindgen_futures::future_to_promise(AssertUnwindSafe(async move {
+                Ok(web_sys::Response::from(reply.await?.into_response()?).into())
+            }))
+            .into()),
+        }
+    }
+
+    /// The headers of a JSON answer, one to a line.
+    #[wasm_bindgen(js_name = jsonHeaders)]
+    #[allow(unreachable_pub, reason = "the platform calls it")]
+    pub fn json_headers() -> String {
+        let headers = mcp_headers().into_iter().chain([("content-type", JSON)]);
+        headers.map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -164,7 +206,7 @@ impl Session {
 
     fn remember(&self, runner: &Runner, meta: &Rc<SessionMeta>, activity: u64) {
         self.stored_activity.set(activity);
-        runner.last_activity.set(Some(activity));
+        runner.last_activity.set(Some(runner.settings.alarm.latest_activity(activity, now())));
         runner.terminated_at.set(meta.terminated.as_ref().map(|tombstone| tombstone.at));
         *self.meta.borrow_mut() = Some(Rc::clone(meta));
     }
@@ -176,7 +218,7 @@ impl Session {
         };
         // The first request that an older layout accepts brings it up to date.
         runner.store.migrate()?;
-        let interval = (runner.settings.alarm.idle_timeout / 10).min(60_000);
+        let interval = runner.settings.alarm.activity_interval();
         let now = now();
         runner.last_activity.set(Some(now));
         if now.saturating_sub(self.stored_activity.get()) >= interval {
@@ -197,22 +239,13 @@ impl Session {
         };
         let result = match context.operation.clone() {
             Operation::Open => self.open(request, &context).await,
-            Operation::Mcp => Rc::clone(&self).mcp(request, context).await,
+            Operation::Mcp => return reply_to(Rc::clone(&self).mcp(request, context).await)?.into_response(),
             Operation::CatalogChanged => self.catalog_changed_request(&context),
             Operation::View { pause } => self.view(&context, &pause),
             Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
             Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
         };
-        match result {
-            Ok(response) => Ok(response),
-            Err(Failure::Wire(error, id)) => error_response(&error, id.as_ref()),
-            Err(Failure::Store(StoreError::Newer { found })) => {
-                log_error("mcp_newer_schema", json!({ "found": found }));
-                error_response(&WireError::restarting(), None)
-            }
-            Err(Failure::Store(error)) => internal_error(&error.to_string(), None),
-            Err(Failure::Platform(error)) => internal_error(&error.to_string(), None),
-        }
+        reply_to(result.map(Into::into))?.into_response()
     }
 
     /// The organization's catalog changed. 404 where nobody reads any more, so that this object is not told again.
@@ -282,6 +315,21 @@ impl Session {
         drop(driver);
         Ok(())
     }
+}
+
+/// What the client gets.
+fn reply_to(result: Result<Reply, Failure>) -> worker::Result<Reply> {
+    let response = match result {
+        Ok(reply) => return Ok(reply),
+        Err(Failure::Wire(error, id)) => error_response(&error, id.as_ref()),
+        Err(Failure::Store(StoreError::Newer { found })) => {
+            log_error("mcp_newer_schema", json!({ "found": found }));
+            error_response(&WireError::restarting(), None)
+        }
+        Err(Failure::Store(error)) => internal_error(&error.to_string(), None),
+        Err(Failure::Platform(error)) => internal_error(&error.to_string(), None),
+    };
+    response.map(Into::into)
 }
 
 fn caller_of(meta: &SessionMeta) -> Caller {

@@ -90,7 +90,7 @@ impl Session {
     pub(super) fn take_answer(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         id: Option<&RequestId>,
         outcome: &Result<Value, Value>,
     ) -> Result<(), Failure> {

@@ -73,7 +73,7 @@ impl Session {
     pub(super) fn read_again(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         last: &str,
     ) -> Result<Response, Failure> {
         let unknown = || Failure::from(WireError::bad_request("Last-Event-ID names no event of this session"));
@@ -115,7 +115,7 @@ impl Session {
     pub(super) fn restart(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
-        context: &Context,
+        context: &Rc<Context>,
         number: u32,
         row: &StreamRow,
         reader: Option<Reader>,
