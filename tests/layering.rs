@@ -19,7 +19,7 @@ const TABLE: [(&str, &[&str]); 15] = [
     ("upstream", &[]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
-    ("internal", &["approval", "auth", "catalog", "protocol", "session"]),
+    ("internal", &["approval", "auth", "catalog", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
         "shell",
