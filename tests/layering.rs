@@ -7,13 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part, and what it may use. Whatever a part uses stands above it.
-const TABLE: [(&str, &[&str]); 15] = [
+const TABLE: [(&str, &[&str]); 17] = [
     ("json", &[]),
     ("approval", &["json"]),
     ("auth", &[]),
     ("demo", &[]),
     ("protocol", &["json"]),
     ("catalog", &["json"]),
+    ("credential", &["catalog"]),
+    ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
     ("upstream", &[]),
@@ -24,8 +26,21 @@ const TABLE: [(&str, &[&str]); 15] = [
     (
         "shell",
         &[
-            "approval", "auth", "catalog", "config", "console", "demo", "engine", "internal", "json", "policy",
-            "protocol", "session", "upstream",
+            "approval",
+            "auth",
+            "catalog",
+            "config",
+            "console",
+            "credential",
+            "demo",
+            "engine",
+            "internal",
+            "json",
+            "outbound",
+            "policy",
+            "protocol",
+            "session",
+            "upstream",
         ],
     ),
     ("lib", &[]),
