@@ -38,14 +38,20 @@ pub fn judge_nature(tool: &Tool) -> Judgement {
                 Judgement { action: Action::Approve, reason: format!("{method} may change something") }
             }
         }
+        // Whoever wants a call to pass says that it only reads.
+        Binding::Mcp(_) => Judgement {
+            action: Action::Approve,
+            reason: "the server is not trusted to say what its tools do".to_owned(),
+        },
     }
 }
 
-/// Whether a call of an HTTP tool may be sent again after a crash (RFC 9110, section 9.2.2, but only
-/// as far as the source vouches for it).
+/// Whether a call may be sent again after a crash: of an HTTP tool by its method (RFC 9110, section 9.2.2, but only as far
+/// as the source vouches for it), of an MCP server's only where a trusted one says so.
 #[must_use]
 pub fn may_be_sent_again(tool: &Tool, honours_idempotency_key: bool) -> bool {
     match &tool.binding {
         Binding::Http(http) => honours_idempotency_key || matches!(http.method.as_str(), "GET" | "HEAD" | "OPTIONS"),
+        Binding::Mcp(_) => false,
     }
 }

@@ -18,3 +18,4 @@ mod sandbox;
 mod session;
 mod store;
 mod telemetry;
+mod upstream;
