@@ -16,7 +16,7 @@ const TABLE: [(&str, &[&str]); 15] = [
     ("catalog", &["json"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("upstream", &[]),
+    ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
     ("internal", &["approval", "auth", "catalog", "protocol", "session"]),
