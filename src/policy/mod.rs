@@ -107,9 +107,10 @@ pub fn judge_nature(tool: &Tool, vouched: Vouched) -> Judgement {
                 Judgement { action: Action::Approve, reason: format!("{method} may change something") }
             }
         }
-        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => {
-            Judgement { action: Action::Allow, reason: "its server, which is trusted, says that it only reads".to_owned() }
-        }
+        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => Judgement {
+            action: Action::Allow,
+            reason: "its server, which is trusted, says that it only reads".to_owned(),
+        },
         Binding::Mcp(_) if vouched.trusted => {
             Judgement { action: Action::Approve, reason: "it may change something".to_owned() }
         }
