@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::approval::Verdict;
 use crate::auth::Principal;
 use crate::catalog::tool::Tool;
+use crate::policy::{Judgement, Vouched};
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
@@ -154,33 +155,145 @@ pub struct DecisionOnCall {
     pub reason: Option<String>,
 }
 
-/// What the organization object knows of a tool that is about to be called.
+/// A question of a session to the organization object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question<T> {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The resource of the session that asks: `default`, or a toolkit's slug.
+    pub resource: String,
+    /// What is asked.
+    pub about: T,
+}
+
+/// Asks for a tool that is about to be called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookupQuestion {
+    /// The tool's address.
+    pub address: String,
+    /// The version of the catalog that the asking side knows the tool from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<u64>,
+}
+
+/// Its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookupAnswer {
+    /// The catalog has the version that is known.
+    Unchanged,
+    /// The catalog's version, and the tool.
+    Found {
+        /// Changes with every change of the catalog.
+        catalog: u64,
+        /// What there is.
+        lookup: Box<ToolLookup>,
+    },
+}
+
+/// What the organization object knows of a tool that is about to be called. What a session's toolkit does not include
+/// does not exist for it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolLookup {
     /// The tool; `None` when there is none at that address.
     pub tool: Option<Tool>,
     /// Its source.
     pub source: Option<SourceRow>,
+    /// What policy says of a call, for the session that asked; there wherever the tool is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
     /// Addresses that look alike, where there is no such tool.
     pub suggestions: Vec<String>,
 }
 
-/// A configured API, as it is stored.
+/// What a source is made from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// An `OpenAPI` document.
+    #[default]
+    Openapi,
+    /// An MCP server.
+    Mcp,
+    /// A GraphQL endpoint.
+    Graphql,
+}
+
+/// A credential that only the holder of the gateway's key can read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SealedCredential {
+    /// Names it, for approvals; it never changes while the source has a credential.
+    pub id: String,
+    /// Counts how often it was written.
+    pub version: u64,
+    /// `bearer`, `basic`, `header`, `query`, `oauth2_client_credentials`.
+    pub kind: String,
+    /// The encrypted credential.
+    pub sealed: String,
+}
+
+/// A configured API, as it is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceRow {
     /// The first part of its tools' addresses.
     pub slug: String,
     /// For people.
     pub title: String,
-    /// Where its requests go.
+    /// What it is made from.
+    #[serde(default)]
+    pub kind: SourceKind,
+    /// Where its requests go; absolute.
     pub base_url: Option<String>,
+    /// The base that an administrator stated; it is used instead of the document's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_base_url: Option<String>,
+    /// Where the document came from; `None` where its text was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_url: Option<String>,
+    /// MCP, GraphQL: the endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Whether it is served by the gateway itself.
     pub built_in: bool,
+    /// Whether what it says of its own tools may loosen something.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Whether PUT and DELETE may be sent again.
+    #[serde(default)]
+    pub idempotent_writes: bool,
     /// Whether a request that is repeated with the same `Idempotency-Key` is carried out once.
     pub honours_idempotency_key: bool,
+    /// Every origin that its tools send to, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
+    /// The origins that an administrator confirmed: the credential goes nowhere else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed_origins: Vec<String>,
+    /// What its requests are authenticated with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<SealedCredential>,
     /// Number of its tools.
     pub tools: u32,
+    /// How often it was written. A change that was prepared from an older one is refused.
+    #[serde(default)]
+    pub revision: u64,
+    /// When it was last read, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub updated_at: u64,
+}
+
+impl SourceRow {
+    /// What an administrator vouches for.
+    #[must_use]
+    pub fn vouched(&self) -> Vouched {
+        Vouched {
+            trusted: self.trusted,
+            idempotent_writes: self.idempotent_writes,
+            honours_idempotency_key: self.honours_idempotency_key,
+        }
+    }
 }
 
 /// A question of a program to the catalog.

@@ -21,7 +21,7 @@ const TABLE: [(&str, &[&str]); 17] = [
     ("upstream", &[]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
-    ("internal", &["approval", "auth", "catalog", "protocol", "session"]),
+    ("internal", &["approval", "auth", "catalog", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
         "shell",

@@ -56,6 +56,8 @@ pub(crate) struct CallToResolve {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) organization: String,
+    /// The resource that the session was opened on: `default`, or a toolkit's slug.
+    pub(crate) resource: String,
     pub(crate) public_origin: String,
     /// Headers of the trace that the call belongs to.
     pub(crate) trace: Vec<(String, String)>,
@@ -79,15 +81,16 @@ async fn try_resolve(
     if matches!(call.address.as_str(), "search" | "describe" | "sources.list") {
         return Ok(resolve_question(call, arguments));
     }
-    let lookup = organization::lookup(env, &caller.organization, &call.address).await.map_err(|_| {
-        Box::new(CallError {
-            retryable: true,
-            ..CallError::new(
-                "catalog_unavailable",
-                "The catalog could not be read just now; the call was not sent. Try it again.",
-            )
-        })
-    })?;
+    let lookup =
+        organization::lookup(env, &caller.organization, &caller.resource, &call.address).await.map_err(|_| {
+            Box::new(CallError {
+                retryable: true,
+                ..CallError::new(
+                    "catalog_unavailable",
+                    "The catalog could not be read just now; the call was not sent. Try it again.",
+                )
+            })
+        })?;
     resolve_found(caller, call, &lookup, arguments)
 }
 
@@ -118,7 +121,7 @@ pub(crate) fn resolve_found(
     let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
         Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
     })?;
-    let judgement = judge_nature(tool);
+    let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     if judgement.action == Action::Block {
         let message = format!("Policy forbids this tool: {}", judgement.reason);
         return Err(Box::new(CallError::new("tool_blocked", message)));
@@ -139,7 +142,7 @@ pub(crate) fn resolve_found(
     let key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
     let resolution = Resolution::Ready {
         ask: judgement.action == Action::Approve,
-        idempotent: may_be_sent_again(tool, source.honours_idempotency_key),
+        idempotent: may_be_sent_again(tool, source.vouched()),
         shown,
     };
     Ok((resolution, Prepared::Http { request, built_in: source.built_in, idempotency_key: key }))
@@ -195,14 +198,16 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
 /// Sends a call. Never fails: whatever happens is a value for the program.
 pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &Prepared) -> Rc<str> {
     match prepared {
-        Prepared::Catalog(question) => match organization::question(env, &caller.organization, question).await {
-            Ok(Ok(data)) => ok_result(&data),
-            Ok(Err(problem)) => error_result(&CallError::new("invalid_tool_arguments", problem)),
-            Err(_) => error_result(&CallError {
-                retryable: true,
-                ..CallError::new("catalog_unavailable", "The catalog could not be read just now. Try it again.")
-            }),
-        },
+        Prepared::Catalog(question) => {
+            match organization::question(env, &caller.organization, &caller.resource, question).await {
+                Ok(Ok(data)) => ok_result(&data),
+                Ok(Err(problem)) => error_result(&CallError::new("invalid_tool_arguments", problem)),
+                Err(_) => error_result(&CallError {
+                    retryable: true,
+                    ..CallError::new("catalog_unavailable", "The catalog could not be read just now. Try it again.")
+                }),
+            }
+        }
         Prepared::Http { request, built_in, idempotency_key } => {
             let outcome = send(env, settings, caller, request, *built_in, idempotency_key.as_deref()).await;
             serde_json::to_string(&outcome).map_or_else(

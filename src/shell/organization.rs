@@ -1,5 +1,6 @@
 //! How a session object and the edge talk to the organization object.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,7 +11,9 @@ use super::clock::sleep;
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
-use crate::internal::{CatalogQuestion, DirectAnswer, DirectQuestion, ToolLookup};
+use crate::internal::{
+    CatalogQuestion, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Question, ToolLookup, VERSION,
+};
 use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
@@ -18,23 +21,44 @@ const ANSWER_LIMIT: usize = 32 << 20;
 /// Tries of a call that only reads.
 const TRIES: u32 = 3;
 
-/// Looks a tool up.
-pub(crate) async fn lookup(env: &Env, organization: &str, address: &str) -> worker::Result<ToolLookup> {
-    ask(env, organization, "lookup", &address).await
+/// Looks a tool up, for a session of a resource.
+pub(crate) async fn lookup(
+    env: &Env,
+    organization: &str,
+    resource: &str,
+    address: &str,
+) -> worker::Result<Rc<ToolLookup>> {
+    let question = LookupQuestion { address: address.to_owned(), known: None };
+    match ask(env, organization, "lookup", &about(resource, question)).await? {
+        LookupAnswer::Found { lookup, .. } => Ok(Rc::new(*lookup)),
+        LookupAnswer::Unchanged => {
+            Err(worker::Error::RustError("nothing was known that could be unchanged".to_owned()))
+        }
+    }
+}
+
+fn about<T>(resource: &str, about: T) -> Question<T> {
+    Question { version: VERSION, resource: resource.to_owned(), about }
 }
 
 /// Answers `tools.search`, `tools.describe` and `tools.sources.list`: JSON text of the data.
 pub(crate) async fn question(
     env: &Env,
     organization: &str,
+    resource: &str,
     question: &CatalogQuestion,
 ) -> worker::Result<Result<String, String>> {
-    ask(env, organization, "question", question).await
+    ask(env, organization, "question", &about(resource, question)).await
 }
 
 /// A tool by the name that clients know it by, or a page of all of them.
-pub(crate) async fn direct(env: &Env, organization: &str, question: &DirectQuestion) -> worker::Result<DirectAnswer> {
-    ask(env, organization, "direct", question).await
+pub(crate) async fn direct(
+    env: &Env,
+    organization: &str,
+    resource: &str,
+    question: &DirectQuestion,
+) -> worker::Result<DirectAnswer> {
+    ask(env, organization, "direct", &about(resource, question)).await
 }
 
 /// Notes that a session has an open stream, so that it is told when the catalog changes.

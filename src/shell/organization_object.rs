@@ -31,10 +31,11 @@ use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::demo;
 use crate::internal::{
-    Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, Operation, SourceRow, ToolLookup, VERSION,
+    Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Operation, Question,
+    SourceRow, ToolLookup, VERSION,
 };
 use crate::json::sha256_hex;
-use crate::policy::{Action, judge_nature};
+use crate::policy::{Action, Vouched, judge_nature};
 use crate::protocol::trace::Trace;
 use crate::session::direct::{PAGE, direct_name, listed_tool};
 
@@ -72,14 +73,19 @@ impl DurableObject for OrganizationDurableObject {
         let path = request.path();
         match path.as_str() {
             "/internal/lookup" => {
-                let address: String = read_own_body(&mut request).await?;
+                let question: Question<LookupQuestion> = read_own_body(&mut request).await?;
                 self.prepare()?;
-                Response::from_json(&self.lookup(&address)?)
+                let catalog = self.catalog()?;
+                Response::from_json(&if question.about.known == Some(catalog) {
+                    LookupAnswer::Unchanged
+                } else {
+                    LookupAnswer::Found { catalog, lookup: Box::new(self.lookup(&question.about.address)?) }
+                })
             }
             "/internal/direct" => {
-                let question: DirectQuestion = read_own_body(&mut request).await?;
+                let question: Question<DirectQuestion> = read_own_body(&mut request).await?;
                 self.prepare()?;
-                Response::from_json(&self.answer_direct(&question)?)
+                Response::from_json(&self.answer_direct(&question.about)?)
             }
             "/internal/subscribe" => {
                 let (organization, session): (String, String) = read_own_body(&mut request).await?;
@@ -88,9 +94,9 @@ impl DurableObject for OrganizationDurableObject {
                 Response::from_json(&())
             }
             "/internal/question" => {
-                let question: CatalogQuestion = read_own_body(&mut request).await?;
+                let question: Question<CatalogQuestion> = read_own_body(&mut request).await?;
                 self.prepare()?;
-                Response::from_json(&self.answer(&question)?)
+                Response::from_json(&self.answer(&question.about)?)
             }
             _ => match path.strip_prefix("/demo") {
                 Some(rest) => {
@@ -204,10 +210,10 @@ impl OrganizationDurableObject {
         let source = SourceRow {
             slug: demo::SLUG.to_owned(),
             title: import.title.unwrap_or_else(|| "Demo inventory".to_owned()),
-            base_url: None,
             built_in: true,
             honours_idempotency_key: true,
             tools: u32::try_from(import.tools.len()).unwrap_or(u32::MAX),
+            ..SourceRow::default()
         };
         self.replace_source(&source, &hash, &import.tools)
     }
@@ -318,7 +324,7 @@ impl OrganizationDurableObject {
                     .map(|json| Ok(serde_json::from_str(json)?))
                     .collect::<worker::Result<Vec<Tool>>>()?;
                 let next = tools.last().filter(|_| tools.len() == PAGE).map(|tool| tool.address.clone());
-                let listed = |tool: &Tool| match judge_nature(tool).action {
+                let listed = |tool: &Tool| match judge_nature(tool, Vouched::default()).action {
                     Action::Block => None,
                     action @ (Action::Allow | Action::Approve) => {
                         Some(listed_tool(tool, action == Action::Approve).to_string())
@@ -336,11 +342,13 @@ impl OrganizationDurableObject {
 
     fn lookup(&self, address: &str) -> worker::Result<ToolLookup> {
         let Some(tool) = self.tool(address)? else {
-            return Ok(ToolLookup { tool: None, source: None, suggestions: self.suggestions(address)? });
+            return Ok(ToolLookup { suggestions: self.suggestions(address)?, ..ToolLookup::default() });
         };
         let rows = self.rows("SELECT json FROM source WHERE slug = ?", vec![tool.source.as_str().into()])?;
-        let source = rows.first().and_then(|row| text(row, 0)).map(serde_json::from_str).transpose()?;
-        Ok(ToolLookup { tool: Some(tool), source, suggestions: Vec::new() })
+        let source: Option<SourceRow> =
+            rows.first().and_then(|row| text(row, 0)).map(serde_json::from_str).transpose()?;
+        let judgement = judge_nature(&tool, source.as_ref().map(SourceRow::vouched).unwrap_or_default());
+        Ok(ToolLookup { judgement: Some(judgement), tool: Some(tool), source, suggestions: Vec::new() })
     }
 
     fn suggestions(&self, address: &str) -> worker::Result<Vec<String>> {
@@ -508,12 +516,12 @@ fn summary(tool: &Tool) -> Value {
         "address": tool.address,
         "title": tool.title,
         "description": tool.description.chars().take(200).collect::<String>(),
-        "approval": judge_nature(tool).action == Action::Approve,
+        "approval": judge_nature(tool, Vouched::default()).action == Action::Approve,
     })
 }
 
 fn description(tool: &Tool) -> Value {
-    let judgement = judge_nature(tool);
+    let judgement = judge_nature(tool, Vouched::default());
     json!({
         "address": tool.address,
         "title": tool.title,

@@ -285,5 +285,10 @@ impl Session {
 }
 
 fn caller_of(meta: &SessionMeta) -> Caller {
-    Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone(), trace: Vec::new() }
+    Caller {
+        organization: meta.organization.clone(),
+        resource: meta.resource.clone(),
+        public_origin: meta.public_origin.clone(),
+        trace: Vec::new(),
+    }
 }
