@@ -19,7 +19,7 @@ const TABLE: [(&str, &[&str]); 18] = [
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
     ("organization", &["catalog", "policy"]),
-    ("upstream", &[]),
+    ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
     ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),

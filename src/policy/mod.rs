@@ -103,7 +103,7 @@ pub fn judge(tool: &Tool, vouched: Vouched, rules: Rules<'_>) -> Judgement {
 /// What a tool's own nature says where no rule matches: what only reads is allowed, everything else
 /// is asked about.
 #[must_use]
-pub fn judge_nature(tool: &Tool, _vouched: Vouched) -> Judgement {
+pub fn judge_nature(tool: &Tool, vouched: Vouched) -> Judgement {
     match &tool.binding {
         Binding::Http(http) => {
             let method = http.method.as_str();
@@ -113,6 +113,18 @@ pub fn judge_nature(tool: &Tool, _vouched: Vouched) -> Judgement {
                 Judgement { action: Action::Approve, reason: format!("{method} may change something") }
             }
         }
+        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => Judgement {
+            action: Action::Allow,
+            reason: "its server, which is trusted, says that it only reads".to_owned(),
+        },
+        Binding::Mcp(_) if vouched.trusted => {
+            Judgement { action: Action::Approve, reason: "it may change something".to_owned() }
+        }
+        // Whoever wants a call to pass says that it only reads.
+        Binding::Mcp(_) => Judgement {
+            action: Action::Approve,
+            reason: "its server is not trusted to say what its tools do".to_owned(),
+        },
     }
 }
 
@@ -128,5 +140,6 @@ pub fn may_be_sent_again(tool: &Tool, vouched: Vouched) -> bool {
                     _ => false,
                 }
         }
+        Binding::Mcp(_) => vouched.trusted && (tool.hints.read_only || tool.hints.idempotent),
     }
 }

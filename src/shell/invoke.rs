@@ -117,7 +117,12 @@ pub(crate) fn resolve_found(
         })
     })?;
     let base_url = base_url(source, &caller.public_origin);
-    let Binding::Http(http) = &tool.binding;
+    let http = match &tool.binding {
+        Binding::Http(http) => http,
+        Binding::Mcp(_) => {
+            return Err(Box::new(CallError::new("tool_unavailable", "Tools of MCP servers cannot be called yet.")));
+        }
+    };
     let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
         Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
     })?;
