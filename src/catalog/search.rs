@@ -47,10 +47,11 @@ pub struct Search {
 
 /// Words that say nothing about a tool.
 const STOP_WORDS: [&str; 62] = [
-    "a", "about", "all", "an", "and", "any", "api", "are", "as", "at", "be", "by", "can", "do", "does", "every", "existing",
-    "for", "from", "give", "has", "have", "how", "i", "in", "into", "is", "it", "its", "let", "me", "my", "need", "of", "on",
-    "one", "or", "our", "please", "should", "some", "that", "the", "their", "them", "there", "these", "this", "those", "to",
-    "tool", "using", "via", "want", "was", "we", "what", "which", "who", "with", "you", "your",
+    "a", "about", "all", "an", "and", "any", "api", "are", "as", "at", "be", "by", "can", "do", "does", "every",
+    "existing", "for", "from", "give", "has", "have", "how", "i", "in", "into", "is", "it", "its", "let", "me", "my",
+    "need", "of", "on", "one", "or", "our", "please", "should", "some", "that", "the", "their", "them", "there",
+    "these", "this", "those", "to", "tool", "using", "via", "want", "was", "we", "what", "which", "who", "with", "you",
+    "your",
 ];
 
 /// Words that mean the same where tools are looked for. The index stems, so one form is enough.
@@ -94,7 +95,12 @@ pub fn search_of(question: &str) -> Option<Search> {
     asked.truncate(QUESTION_WORDS);
     let last = asked.last().copied();
     let mut seen = Vec::new();
-    asked.retain(|word| !seen.contains(word) && { seen.push(*word); true });
+    asked.retain(|word| {
+        !seen.contains(word) && {
+            seen.push(*word);
+            true
+        }
+    });
     let groups: Vec<String> = asked
         .iter()
         .map(|word| {

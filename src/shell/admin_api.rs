@@ -1,19 +1,21 @@
 //! The administration API under `/api`: who may use it, and which part of the gateway answers.
 
+use std::rc::Rc;
+
 use worker::{Env, Request, Response, ResponseBuilder};
 
 use super::approval_api::{cookie, from_own_page};
 use super::entry::{Edge, api_error};
 use super::http::{BodyError, header, json_response, read_body};
-use super::import::{self, Importing};
+use super::import::Importing;
 use super::organization as organization_object;
 use super::telemetry::log;
 use crate::auth::{Outcome, Principal, Purpose};
 use crate::config::Settings;
 use crate::internal::{AdminAnswer, AdminQuestion, VERSION};
+use crate::organization;
 use crate::organization::fault::Fault;
 use crate::organization::route::{AdminCall, Operation, is_route, parse_call};
-use crate::organization::{self};
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::is_json;
 
@@ -73,7 +75,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
 /// Who asks, and what for.
 pub(super) struct Asks<'a> {
     pub(super) env: &'a Env,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a Rc<Settings>,
     pub(super) principal: &'a Principal,
     /// It comes from a tool: the arguments were seen by a model.
     pub(super) is_tool: bool,
@@ -88,11 +90,8 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
     let name = asks.principal.organization.as_str();
     let reads = operation.reads();
     let answer = match operation {
-        Operation::PutSource(slug) => {
-            let importing = Importing { asks, slug: &slug };
-            importing.put(&call.body).await?
-        }
-        Operation::RefreshSource(slug) => import::Importing { asks, slug: &slug }.refresh().await?,
+        Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
+        Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
         _ => {
             let question = AdminQuestion { version: VERSION, by: asks.principal.account.clone(), call };
             organization_object::administer(asks.env, name, &question).await?

@@ -2,17 +2,23 @@
 //! operation, hands the tools over in batches, and ends with one step that changes the catalog.
 
 use futures_util::StreamExt;
-use worker::{Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
+use worker::{Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
 
 use super::admin_api::{Asks, SOURCE_LIMIT};
 use super::organization as organization_object;
 use super::random::random_hex;
+use super::secrets;
+use super::upstream::list_tools;
 use crate::catalog::openapi::request::origin_of;
-use crate::catalog::openapi::{ImportError, ImportLimits, ImportOptions, Importer, ReportEntry, document_json};
+use crate::catalog::openapi::{
+    ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json,
+};
 use crate::catalog::tool::Tool;
 use crate::config::Settings;
-use crate::credential::parse_auth;
-use crate::internal::{AdminAnswer, ImportEnd, ImportStart, SealedCredential, SourceKind, SourceRow, StagedTools, VERSION};
+use crate::credential::{SecretPlace, SecretsError, parse_auth};
+use crate::internal::{
+    AdminAnswer, ImportEnd, ImportStart, SealedCredential, SourceKind, SourceRow, StagedTools, VERSION,
+};
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
 use crate::organization::source::{AuthChange, Definition, Document, parse_source};
@@ -20,6 +26,8 @@ use crate::outbound::refuse_address;
 
 /// Bytes of tools that are handed over at a time.
 const BATCH_BYTES: usize = 1 << 20;
+/// Bytes of a tool of an MCP server. Those of documents are bounded by the importer.
+const MCP_TOOL_LIMIT: usize = 256 << 10;
 /// How often a document may be somewhere else.
 const HOPS: u32 = 5;
 
@@ -108,7 +116,11 @@ impl Importing<'_> {
                     }
                 }
             }
-            Definition::Mcp { url } => return self.end_mcp(SourceRow { url: Some(url), ..row }, &start).await,
+            Definition::Mcp { url } => {
+                row.title = request.title.unwrap_or_default();
+                let row = SourceRow { url: Some(url), kind: SourceKind::Mcp, ..row };
+                return self.import_mcp(row, &start, change, false).await;
+            }
             Definition::Graphql { .. } => {
                 return Err(Fault::field("kind", "graphql is not there yet in this release").with_status(422).into());
             }
@@ -128,10 +140,14 @@ impl Importing<'_> {
                 self.import_openapi(row, &document, &start, "kept", true).await
             }
             (SourceKind::Openapi, None) => {
-                let problem = "The document of this source was given as text, so it cannot be read again; put the source again.";
+                let problem =
+                    "The document of this source was given as text, so it cannot be read again; put the source again.";
                 Err(Fault::new(409, problem).into())
             }
-            (SourceKind::Mcp | SourceKind::Graphql, _) => self.end_mcp(row, &start).await,
+            (SourceKind::Mcp, _) => self.import_mcp(row, &start, "kept", true).await,
+            (SourceKind::Graphql, _) => {
+                Err(Fault::new(422, "Sources of the kind graphql are not there yet in this release").into())
+            }
         }
     }
 
@@ -139,11 +155,42 @@ impl Importing<'_> {
         Ok(organization_object::start_import(self.asks.env, &self.asks.principal.organization, self.slug).await?)
     }
 
-    /// Tools of MCP servers come through `shell::upstream`, which is not part of this branch.
-    #[allow(clippy::unused_async, reason = "it asks the server")]
-    async fn end_mcp(&self, row: SourceRow, _start: &ImportStart) -> Result<AdminAnswer, Stop> {
-        drop(row);
-        Err(Fault::field("kind", "mcp is not there yet in this release").with_status(422).into())
+    /// Asks an MCP server for its tools.
+    async fn import_mcp(
+        &self,
+        row: SourceRow,
+        start: &ImportStart,
+        auth: &str,
+        refresh: bool,
+    ) -> Result<AdminAnswer, Stop> {
+        let url = row.url.clone().unwrap_or_default();
+        if let Some(refusal) = refuse_address(&url, self.asks.settings.allow_local_network) {
+            return Err(Fault::field("url", format!("cannot be called: {refusal}")).into());
+        }
+        let listed = list_tools(self.asks.env, self.asks.settings, &row, &start.names).await;
+        let listed =
+            listed.map_err(|error| Fault::field("url", format!("cannot be used: {error}")).with_status(502))?;
+        let import = random_hex::<8>()?;
+        let mut made = Made {
+            title: None,
+            base_url: None,
+            origins: origin_of(&url).into_iter().collect(),
+            tools: 0,
+            report: listed.report,
+        };
+        let mut batch = Batch { importing: self, import: &import, tools: Vec::new(), bytes: 0 };
+        for tool in listed.tools {
+            let size = size_of(&tool);
+            if size > MCP_TOOL_LIMIT {
+                let why = format!("its definition has more than {MCP_TOOL_LIMIT} bytes");
+                made.report.push(ReportEntry { operation: Some(tool.address), action: ReportAction::Skipped, why });
+                continue;
+            }
+            made.tools += 1;
+            batch.add(tool, size).await?;
+        }
+        batch.hand_over().await?;
+        self.end(import, row, made, start, auth, refresh).await
     }
 
     /// The credential that the source is to have, and what was done about it.
@@ -157,15 +204,19 @@ impl Importing<'_> {
             AuthChange::Keep => Ok((None, "none")),
             AuthChange::Remove => Ok((None, "removed")),
             AuthChange::Write(value) => {
-                parse_auth(value).map_err(|error| Fault::field("auth", error.to_string()))?;
+                let auth = parse_auth(value).map_err(|error| Fault::field("auth", error.to_string()))?;
                 let (id, version) = match &known.credential {
                     Some(credential) => (credential.id.clone(), credential.version + 1),
                     None => (random_hex::<8>()?, 1),
                 };
-                let kind = value.get("kind").or_else(|| value.get("type")).and_then(|kind| kind.as_str());
-                let place = SecretOf { organization: &self.asks.principal.organization, credential: &id, version };
-                let sealed = seal(self.asks.env, &place, &value.to_string()).await?;
-                Ok((Some(SealedCredential { id, version, kind: kind.unwrap_or_default().to_owned(), sealed }), "written"))
+                let place = SecretPlace { organization: &self.asks.principal.organization, credential: &id, version };
+                let sealed = secrets::seal(self.asks.env, &place, &auth.sealed_form()).await;
+                let sealed = sealed.map_err(|error| match error {
+                    // The administrator's or the operator's to put right; says nothing about the secret.
+                    SecretsError::Platform { .. } => Fault::field("auth", error.to_string()).with_status(503),
+                    _ => Fault::field("auth", format!("cannot be stored: {error}")),
+                })?;
+                Ok((Some(SealedCredential { id, version, kind: auth.kind().to_owned(), sealed }), "written"))
             }
         }
     }
@@ -180,6 +231,19 @@ impl Importing<'_> {
     ) -> Result<AdminAnswer, Stop> {
         let import = random_hex::<8>()?;
         let made = self.stage_openapi(&import, &row, document, start).await?;
+        self.end(import, row, made, start, auth, refresh).await
+    }
+
+    /// The one step that changes the catalog.
+    async fn end(
+        &self,
+        import: String,
+        row: SourceRow,
+        made: Made,
+        start: &ImportStart,
+        auth: &str,
+        refresh: bool,
+    ) -> Result<AdminAnswer, Stop> {
         let title = if row.title.is_empty() { made.title } else { Some(row.title.clone()) };
         let source = SourceRow {
             title: title.unwrap_or_else(|| self.slug.to_owned()),
@@ -219,18 +283,13 @@ impl Importing<'_> {
         };
         let mut importer = Importer::new(&document, &options).map_err(unreadable)?;
         let mut tools = 0_u32;
-        let mut batch = Vec::new();
-        let mut bytes = 0;
+        let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
         while let Some(tool) = importer.next_tool() {
             tools += 1;
-            bytes += size_of(&tool);
-            batch.push(tool);
-            if bytes > BATCH_BYTES {
-                self.hand_over(import, std::mem::take(&mut batch)).await?;
-                bytes = 0;
-            }
+            let size = size_of(&tool);
+            batch.add(tool, size).await?;
         }
-        self.hand_over(import, batch).await?;
+        batch.hand_over().await?;
         Ok(Made {
             title: importer.title().map(|title| title.chars().take(200).collect()),
             base_url: importer.base_url().map(ToOwned::to_owned),
@@ -239,10 +298,29 @@ impl Importing<'_> {
             report: importer.into_report(),
         })
     }
+}
 
-    async fn hand_over(&self, import: &str, tools: Vec<Tool>) -> Result<(), Stop> {
-        let staged = StagedTools { version: VERSION, import: import.to_owned(), tools };
-        Ok(organization_object::stage_tools(self.asks.env, &self.asks.principal.organization, &staged).await?)
+/// Tools on their way to the organization.
+struct Batch<'a> {
+    importing: &'a Importing<'a>,
+    import: &'a str,
+    tools: Vec<Tool>,
+    bytes: usize,
+}
+
+impl Batch<'_> {
+    async fn add(&mut self, tool: Tool, size: usize) -> Result<(), Stop> {
+        self.tools.push(tool);
+        self.bytes += size;
+        if self.bytes > BATCH_BYTES { self.hand_over().await } else { Ok(()) }
+    }
+
+    async fn hand_over(&mut self) -> Result<(), Stop> {
+        let tools = std::mem::take(&mut self.tools);
+        self.bytes = 0;
+        let staged = StagedTools { version: VERSION, import: self.import.to_owned(), tools };
+        let asks = self.importing.asks;
+        Ok(organization_object::stage_tools(asks.env, &asks.principal.organization, &staged).await?)
     }
 }
 
@@ -257,7 +335,9 @@ fn answer(result: Result<AdminAnswer, Stop>) -> worker::Result<AdminAnswer> {
 /// Roughly, without writing it down.
 fn size_of(tool: &Tool) -> usize {
     // The importer bounds schemas; most are far smaller.
-    tool.input_schema.to_string().len() + tool.output_schema.as_ref().map_or(0, |schema| schema.to_string().len()) + 2_000
+    tool.input_schema.to_string().len()
+        + tool.output_schema.as_ref().map_or(0, |schema| schema.to_string().len())
+        + 2_000
 }
 
 fn unreadable(error: ImportError) -> Fault {
@@ -332,21 +412,6 @@ async fn fetch_once(url: &str) -> Result<Fetched, Fault> {
         }
         bytes.extend_from_slice(&chunk);
     }
-    String::from_utf8(bytes).map_err(|_| Fault::field("specUrl", "leads to what is not UTF-8").with_status(422))
-}
-
-/// What a secret belongs to.
-struct SecretOf<'a> {
-    #[allow(dead_code, reason = "the encryption is on another branch")]
-    organization: &'a str,
-    #[allow(dead_code, reason = "the encryption is on another branch")]
-    credential: &'a str,
-    #[allow(dead_code, reason = "the encryption is on another branch")]
-    version: u64,
-}
-
-/// Encrypts a secret. The encryption is on another branch; until it is here no secret is taken.
-#[allow(clippy::unused_async, reason = "the platform's encryption is")]
-async fn seal(_env: &Env, _place: &SecretOf<'_>, _text: &str) -> Result<String, Fault> {
-    Err(Fault::field("auth", "cannot be stored: this release has no encryption yet"))
+    let text = String::from_utf8(bytes);
+    text.map(Fetched::Document).map_err(|_| Fault::field("specUrl", "leads to what is not UTF-8").with_status(422))
 }

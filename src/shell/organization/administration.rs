@@ -100,7 +100,8 @@ impl OrganizationDurableObject {
         };
         // A mistyped origin would never be noticed.
         if let Some(other) = origins.iter().find(|origin| !source.origins.contains(origin)) {
-            let problem = format!("has {other}, which no tool of {slug} sends to; there are {}", source.origins.join(", "));
+            let problem =
+                format!("has {other}, which no tool of {slug} sends to; there are {}", source.origins.join(", "));
             return Ok(AdminAnswer::fault(&Fault::field("origins", problem)));
         }
         source.confirmed_origins.extend(origins.iter().cloned());
@@ -160,9 +161,15 @@ impl OrganizationDurableObject {
         }
         self.in_transaction(|| {
             let json = serde_json::to_string(toolkit)?;
-            self.sql().exec("INSERT OR REPLACE INTO toolkit (slug, json) VALUES (?, ?)", vec![slug.into(), json.into()])?;
+            self.sql()
+                .exec("INSERT OR REPLACE INTO toolkit (slug, json) VALUES (?, ?)", vec![slug.into(), json.into()])?;
             self.fill_toolkit(slug, toolkit, None)?;
-            self.note(by, "toolkit.put", Some(slug), json!({ "include": toolkit.include, "policies": toolkit.policies }))?;
+            self.note(
+                by,
+                "toolkit.put",
+                Some(slug),
+                json!({ "include": toolkit.include, "policies": toolkit.policies }),
+            )?;
             self.catalog_changed()
         })?;
         Ok(AdminAnswer::new(if is_new { 201 } else { 200 }, self.toolkit_shown(slug, toolkit)?))
@@ -202,7 +209,8 @@ impl OrganizationDurableObject {
         };
         let mut after = String::new();
         loop {
-            let query = "SELECT address FROM tool WHERE address > ?1 AND (?2 IS NULL OR source = ?2) ORDER BY address LIMIT ?3";
+            let query =
+                "SELECT address FROM tool WHERE address > ?1 AND (?2 IS NULL OR source = ?2) ORDER BY address LIMIT ?3";
             let addresses = self.texts(query, vec![after.into(), source.into(), cast(MATCHED_AT_ONCE)])?;
             let Some(last) = addresses.last() else {
                 return Ok(());
@@ -268,12 +276,14 @@ impl OrganizationDurableObject {
 fn request_of(tool: &Tool) -> String {
     match &tool.binding {
         Binding::Http(http) => format!("{} {}", http.method, http.path_template),
+        Binding::Mcp(mcp) => format!("tools/call {}", mcp.name),
     }
 }
 
 /// A source as the administration API shows it: of its credential only that there is one.
 fn source_shown(source: &SourceRow) -> Value {
-    let auth = source.credential.as_ref().map(|credential| json!({ "kind": credential.kind, "version": credential.version }));
+    let auth =
+        source.credential.as_ref().map(|credential| json!({ "kind": credential.kind, "version": credential.version }));
     json!({
         "slug": source.slug,
         "kind": source.kind,

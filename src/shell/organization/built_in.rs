@@ -30,6 +30,7 @@ impl OrganizationDurableObject {
         };
         let is_tool = |tool: &Tool| match &tool.binding {
             Binding::Http(http) => organization::route::is_route(http.path_template.trim_start_matches("/api/")),
+            Binding::Mcp(_) => false,
         };
         self.import_built_in(source, organization::DOCUMENT, is_tool)
     }

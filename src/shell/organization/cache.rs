@@ -58,7 +58,14 @@ pub(super) fn confirm(organization: &str, catalog: u64, asked_at: u64) {
 }
 
 /// Remembers a tool of a version of the catalog. `asked_at` is when the question was asked, not when the answer came.
-pub(super) fn remember(organization: &str, resource: &str, address: &str, catalog: u64, asked_at: u64, lookup: &Rc<ToolLookup>) {
+pub(super) fn remember(
+    organization: &str,
+    resource: &str,
+    address: &str,
+    catalog: u64,
+    asked_at: u64,
+    lookup: &Rc<ToolLookup>,
+) {
     KNOWN.with_borrow_mut(|all| {
         if !all.contains_key(organization) && all.len() >= ORGANIZATIONS {
             all.clear();

@@ -125,7 +125,9 @@ impl<'o> View<'o> {
         let (from, order) = match search_of(query) {
             Some(Search { all, any }) => {
                 bindings.push(any.into());
-                let from = format!("FROM tool_search JOIN tool ON tool.id = tool_search.rowid{joins} WHERE tool_search MATCH ?");
+                let from = format!(
+                    "FROM tool_search JOIN tool ON tool.id = tool_search.rowid{joins} WHERE tool_search MATCH ?"
+                );
                 (from, Some(all))
             }
             None => (format!("FROM tool{joins} WHERE 1"), None),

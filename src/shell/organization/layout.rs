@@ -65,11 +65,9 @@ impl OrganizationDurableObject {
             sql.exec(table, None)?;
         }
         if has_tools {
-            for statement in [
-                "DROP TABLE tool_search",
-                "DROP INDEX IF EXISTS tool_name",
-                "ALTER TABLE tool RENAME TO old_tool",
-            ] {
+            for statement in
+                ["DROP TABLE tool_search", "DROP INDEX IF EXISTS tool_name", "ALTER TABLE tool RENAME TO old_tool"]
+            {
                 sql.exec(statement, None)?;
             }
         }

@@ -53,6 +53,7 @@ impl<'t> IndexedTool<'t> {
 fn operation_of(tool: &Tool) -> String {
     match &tool.binding {
         Binding::Http(http) => format!("{} {}", http.method, http.path_template),
+        Binding::Mcp(mcp) => mcp.name.clone(),
     }
 }
 
@@ -101,7 +102,8 @@ impl OrganizationDurableObject {
         let slug = end.source.slug.clone();
         let known = self.source(&slug)?;
         if known.as_ref().map_or(0, |known| known.revision) != end.based_on {
-            let problem = format!("The source {slug} was changed by somebody else meanwhile. Look at it, and try again.");
+            let problem =
+                format!("The source {slug} was changed by somebody else meanwhile. Look at it, and try again.");
             return Ok(AdminAnswer::fault(&Fault::new(409, problem)));
         }
         let staged = self.count("SELECT COUNT(*) FROM staged WHERE import = ?", vec![end.import.as_str().into()])?;
