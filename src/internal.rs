@@ -3,18 +3,27 @@
 //! During a deploy the two may differ by one version, so every message carries one. Identity is verified at the edge; no
 //! header of a client's request gets to an object.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::approval::Verdict;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::tool::Tool;
+use crate::organization;
+use crate::organization::fault::Fault;
+use crate::organization::report::Report;
+use crate::organization::route::AdminCall;
+use crate::policy::{Judgement, Vouched};
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
 /// asked; from 3 on it is fields between tabs.
-pub const VERSION: &str = "3";
+pub const VERSION: u32 = 3;
+/// The same as text.
+const VERSION_TEXT: &str = "3";
 /// Fields of an encoded [`Context`].
 const FIELDS: usize = 19;
 /// The second field where the body is small and at hand, which `light.js` looks for.
@@ -120,7 +129,7 @@ impl Context {
             &trace.tracestate,
             &trace.baggage,
         ];
-        text.push_str(VERSION);
+        text.push_str(VERSION_TEXT);
         for field in required {
             text.push('\t');
             escape_into(text, field);
@@ -143,7 +152,7 @@ impl Context {
         let fields: [&str; FIELDS] = fields.try_into().ok()?;
         let [version, _, operation, pause, account, organization, admin, purpose, resource, origin, held, ..] = fields;
         let [.., accept, content_type, protocol_version, last_event_id, traceparent, tracestate, baggage, _] = fields;
-        if version != VERSION {
+        if version != VERSION_TEXT {
             return None;
         }
         let optional = |field: &str| match field.strip_prefix('=') {
@@ -291,33 +300,259 @@ pub struct DecisionOnCall {
     pub reason: Option<String>,
 }
 
-/// What the organization object knows of a tool that is about to be called.
+/// A question of a session to the organization object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question<T> {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The resource of the session that asks: `default`, or a toolkit's slug.
+    pub resource: String,
+    /// What is asked.
+    pub about: T,
+}
+
+/// Asks for a tool that is about to be called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookupQuestion {
+    /// The tool's address.
+    pub address: String,
+    /// The version of the catalog that the asking side knows the tool from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<u64>,
+}
+
+/// Its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookupAnswer {
+    /// The catalog has the version that is known.
+    Unchanged,
+    /// The catalog's version, and the tool.
+    Found {
+        /// Changes with every change of the catalog.
+        catalog: u64,
+        /// What there is.
+        lookup: Box<ToolLookup>,
+    },
+}
+
+/// What the organization object knows of a tool that is about to be called. What a session's toolkit does not include
+/// does not exist for it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolLookup {
     /// The tool; `None` when there is none at that address.
     pub tool: Option<Tool>,
     /// Its source.
     pub source: Option<SourceRow>,
+    /// What policy says of a call, for the session that asked; there wherever the tool is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
     /// Addresses that look alike, where there is no such tool.
     pub suggestions: Vec<String>,
 }
 
-/// A configured API, as it is stored.
+/// What a source is made from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// An `OpenAPI` document.
+    #[default]
+    Openapi,
+    /// An MCP server.
+    Mcp,
+    /// A GraphQL endpoint.
+    Graphql,
+}
+
+/// A credential that only the holder of the gateway's key can read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SealedCredential {
+    /// Names it, for approvals; it never changes while the source has a credential.
+    pub id: String,
+    /// Counts how often it was written.
+    pub version: u64,
+    /// `bearer`, `basic`, `header`, `query`, `oauth2_client_credentials`.
+    pub kind: String,
+    /// The encrypted credential.
+    pub sealed: String,
+}
+
+/// A configured API, as it is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceRow {
     /// The first part of its tools' addresses.
     pub slug: String,
     /// For people.
     pub title: String,
-    /// Where its requests go.
+    /// What it is made from.
+    #[serde(default)]
+    pub kind: SourceKind,
+    /// Where its requests go; absolute.
     pub base_url: Option<String>,
+    /// The base that an administrator stated; it is used instead of the document's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_base_url: Option<String>,
+    /// Where the document came from; `None` where its text was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_url: Option<String>,
+    /// MCP, GraphQL: the endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Whether it is served by the gateway itself.
     pub built_in: bool,
+    /// Whether what it says of its own tools may loosen something.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Whether PUT and DELETE may be sent again.
+    #[serde(default)]
+    pub idempotent_writes: bool,
     /// Whether a request that is repeated with the same `Idempotency-Key` is carried out once.
     pub honours_idempotency_key: bool,
+    /// Every origin that its tools send to, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
+    /// The origins that an administrator confirmed: the credential goes nowhere else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed_origins: Vec<String>,
+    /// What its requests are authenticated with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<SealedCredential>,
     /// Number of its tools.
     pub tools: u32,
+    /// How often it was written. A change that was prepared from an older one is refused.
+    #[serde(default)]
+    pub revision: u64,
+    /// When it was last read, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub updated_at: u64,
+}
+
+impl SourceRow {
+    /// What an administrator vouches for.
+    #[must_use]
+    pub fn vouched(&self) -> Vouched {
+        Vouched {
+            trusted: self.trusted,
+            idempotent_writes: self.idempotent_writes,
+            honours_idempotency_key: self.honours_idempotency_key,
+            writes_are_gated: self.built_in && self.slug == organization::SLUG,
+        }
+    }
+}
+
+impl SourceRow {
+    /// Whether a credential may not go where a tool sends to: nobody confirmed that origin. Without a credential nothing can
+    /// be lost.
+    #[must_use]
+    pub fn unconfirmed_origin_of(&self, tool: &Tool) -> Option<String> {
+        self.credential.as_ref()?;
+        let base = self.url.as_deref().or(self.base_url.as_deref());
+        let origin = tool.binding.origin(base).unwrap_or_else(|| "an unknown origin".to_owned());
+        (!self.confirmed_origins.contains(&origin)).then_some(origin)
+    }
+
+    /// The origins that its credential does not go to.
+    #[must_use]
+    pub fn unconfirmed_origins(&self) -> Vec<&String> {
+        let confirmed = |origin: &&String| self.credential.is_none() || self.confirmed_origins.contains(origin);
+        self.origins.iter().filter(|origin| !confirmed(origin)).collect()
+    }
+}
+
+/// A request to the administration API, on its way to the organization object. Whoever sends it has checked the role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminQuestion {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The account that asks.
+    pub by: String,
+    /// What it asks for.
+    pub call: AdminCall,
+}
+
+/// Its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdminAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// JSON.
+    pub body: Value,
+    /// The `Allow` header of a 405.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<String>,
+}
+
+impl AdminAnswer {
+    /// An answer with a status and a body.
+    #[must_use]
+    pub fn new(status: u16, body: Value) -> Self {
+        Self { status, body, allow: None }
+    }
+
+    /// Something was done, and there is nothing to show.
+    #[must_use]
+    pub fn done() -> Self {
+        Self::new(200, json!({ "status": "ok" }))
+    }
+
+    /// A page of a list.
+    #[must_use]
+    pub fn page(items: Vec<Value>, next: Option<String>) -> Self {
+        let mut body = json!({ "items": items });
+        if let (Some(next), Some(body)) = (next, body.as_object_mut()) {
+            body.insert("nextCursor".to_owned(), next.into());
+        }
+        Self::new(200, body)
+    }
+
+    /// A request that is refused.
+    #[must_use]
+    pub fn fault(fault: &Fault) -> Self {
+        Self { allow: fault.allow.map(ToOwned::to_owned), ..Self::new(fault.status, fault.body()) }
+    }
+}
+
+/// What an import of a source has to know before it begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportStart {
+    /// The source as it is; `None` where it is new.
+    pub source: Option<SourceRow>,
+    /// The names that its tools have, by what they were made from.
+    pub names: BTreeMap<String, String>,
+}
+
+/// Some tools of an import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagedTools {
+    /// [`VERSION`]
+    pub version: u32,
+    /// Names the import.
+    pub import: String,
+    /// The tools.
+    pub tools: Vec<Tool>,
+}
+
+/// The end of an import: its tools take the place of the source's old ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportEnd {
+    /// [`VERSION`]
+    pub version: u32,
+    /// Names the import.
+    pub import: String,
+    /// The account that asked for it.
+    pub by: String,
+    /// The source as it is to be; `tools` is how many were staged.
+    pub source: SourceRow,
+    /// The revision that it was made from; 0 for a new one.
+    pub based_on: u64,
+    /// What was left out, renamed or adjusted.
+    pub report: Report,
+    /// Whether the source was only read again.
+    pub refresh: bool,
+    /// What was done about the credential, for the audit log: `kept`, `written`, `removed`, `none`.
+    pub auth: String,
 }
 
 /// A question of a program to the catalog.
@@ -422,8 +657,9 @@ mod tests {
 
     #[test]
     fn a_context_of_another_version_is_not_read() {
+        assert_eq!(VERSION.to_string(), VERSION_TEXT);
         for version in ["2", "4"] {
-            let other = context().encode().replacen(VERSION, version, 1);
+            let other = context().encode().replacen(VERSION_TEXT, version, 1);
             assert_eq!(Context::decode(Some(&other)), None, "{version}");
         }
         // What a Worker of version 2 sends.

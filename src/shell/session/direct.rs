@@ -14,8 +14,9 @@ use super::{Session, caller_of};
 use crate::engine::{DirectCall, ProgramRow, Resolution, error_result};
 use crate::internal::{DirectAnswer, DirectQuestion, ToolLookup};
 use crate::json::canonical_json;
-use crate::policy::may_be_sent_again;
+use crate::policy::{Vouched, may_be_sent_again};
 use crate::protocol::text::bounded;
+use crate::session::SessionMeta;
 use crate::session::direct::{outcome_result, own_tool};
 use crate::shell::clock::now;
 use crate::shell::invoke::{CallToResolve, Caller, invoke, log_call, resolve_found};
@@ -142,7 +143,7 @@ impl Session {
             Some(_) => return Err(RpcError::invalid_cursor()),
         };
         if let Some(after) = after {
-            let page = self.ask_directory(&exchange.meta.organization, DirectQuestion::Page { after }).await?;
+            let page = self.ask_directory(&exchange.meta, DirectQuestion::Page { after }).await?;
             return Ok(page_text(&page, Vec::new()).into());
         }
         let known = self.directory.borrow().as_ref().filter(|known| is_fresh(known)).and_then(|d| d.first_page.clone());
@@ -150,7 +151,7 @@ impl Session {
             return Ok(text);
         }
         let page = DirectQuestion::Page { after: String::new() };
-        let page = self.ask_directory(&exchange.meta.organization, page).await?;
+        let page = self.ask_directory(&exchange.meta, page).await?;
         let mut first = vec![own_tool().to_string()];
         for server in self.servers.offering(|offers| offers.tools).cloned().collect::<Vec<_>>() {
             let list = self.ask_server(exchange, &server, "tools/list", Map::new()).await;
@@ -173,11 +174,12 @@ impl Session {
     }
 
     /// Asks the organization, and notes the catalog's version.
-    async fn ask_directory(&self, organization: &str, question: DirectQuestion) -> Result<DirectAnswer, RpcError> {
-        let answer = organization::direct(&self.env, organization, &question).await.map_err(|error| {
-            log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
-            RpcError::Unavailable
-        })?;
+    async fn ask_directory(&self, meta: &SessionMeta, question: DirectQuestion) -> Result<DirectAnswer, RpcError> {
+        let answer =
+            organization::direct(&self.env, &meta.organization, &meta.resource, &question).await.map_err(|error| {
+                log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
+                RpcError::Unavailable
+            })?;
         let mut slot = self.directory.borrow_mut();
         let changed = slot.as_ref().is_none_or(|known| known.catalog != answer.catalog);
         if changed {
@@ -190,14 +192,14 @@ impl Session {
         Ok(answer)
     }
 
-    async fn tool_named(&self, organization: &str, name: &str) -> Result<Rc<ToolLookup>, RpcError> {
+    async fn tool_named(&self, meta: &SessionMeta, name: &str) -> Result<Rc<ToolLookup>, RpcError> {
         let known =
             self.directory.borrow().as_ref().filter(|known| is_fresh(known)).and_then(|d| d.tools.get(name).cloned());
         if let Some(known) = known {
             return Ok(known);
         }
-        let answer = self.ask_directory(organization, DirectQuestion::Name(name.to_owned())).await?;
-        let none = ToolLookup { tool: None, source: None, suggestions: Vec::new() };
+        let answer = self.ask_directory(meta, DirectQuestion::Name(name.to_owned())).await?;
+        let none = ToolLookup::default();
         let lookup = Rc::new(answer.lookup.unwrap_or(none));
         if lookup.tool.is_some()
             && let Some(directory) = self.directory.borrow_mut().as_mut()
@@ -232,7 +234,7 @@ impl Session {
                 Err(error) => return Err(rpc_error(error)),
             }
         }
-        let lookup = self.tool_named(&exchange.meta.organization, name).await?;
+        let lookup = self.tool_named(&exchange.meta, name).await?;
         let Some(tool) = &lookup.tool else {
             return Err(RpcError::unknown_tool(name));
         };
@@ -251,7 +253,7 @@ impl Session {
             Err(error) => return Ok(outcome_result(&error_result(&error))),
         };
         let asks = !matches!(resolution, Resolution::Ready { ask: false, .. });
-        if asks || !may_be_sent_again(tool, false) {
+        if asks || !may_be_sent_again(tool, Vouched::default()) {
             // Somebody is asked, or it must not be sent twice: then it is journaled, as a program of one call.
             exchange.open_stream();
             let program = ProgramRow {

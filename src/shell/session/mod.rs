@@ -37,6 +37,7 @@ use super::clock::{now, sleep};
 use super::http::{check_post, error_response, header, internal_error, load_settings, mcp_headers, parse_post};
 use super::invoke::Caller;
 use super::notify::Notify;
+use super::organization;
 use super::runner::{Runner, set_alarm};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
@@ -207,6 +208,7 @@ impl Session {
     fn remember(&self, runner: &Runner, meta: &Rc<SessionMeta>, activity: u64) {
         self.stored_activity.set(activity);
         runner.last_activity.set(Some(runner.settings.alarm.latest_activity(activity, now())));
+        runner.is_admin.set(meta.admin);
         runner.terminated_at.set(meta.terminated.as_ref().map(|tombstone| tombstone.at));
         *self.meta.borrow_mut() = Some(Rc::clone(meta));
     }
@@ -251,7 +253,11 @@ impl Session {
     /// The organization's catalog changed. 404 where nobody reads any more, so that this object is not told again.
     fn catalog_changed_request(&self, context: &Context) -> Result<Response, Failure> {
         let reads = match self.meta()? {
-            Some(meta) if meta.organization == context.principal.organization => self.catalog_changed(),
+            Some(meta) if meta.organization == context.principal.organization => {
+                organization::catalog_changed(&meta.organization);
+                *self.directory.borrow_mut() = None;
+                self.catalog_changed()
+            }
             _ => false,
         };
         Ok(ResponseBuilder::new().with_status(if reads { 200 } else { 404 }).empty())
@@ -333,5 +339,12 @@ fn reply_to(result: Result<Reply, Failure>) -> worker::Result<Reply> {
 }
 
 fn caller_of(meta: &SessionMeta) -> Caller {
-    Caller { organization: meta.organization.clone(), public_origin: meta.public_origin.clone(), trace: Vec::new() }
+    Caller {
+        organization: meta.organization.clone(),
+        account: meta.account.clone(),
+        is_admin: meta.admin,
+        resource: meta.resource.clone(),
+        public_origin: meta.public_origin.clone(),
+        trace: Vec::new(),
+    }
 }

@@ -1,0 +1,191 @@
+//! Which operation of the administration API a request is.
+
+use serde::{Deserialize, Serialize};
+
+use super::cursor::{Page, decode, parse_number, parse_page};
+use super::fault::Fault;
+use super::slug::{check_source, is_source, is_toolkit};
+use super::source::parse_confirm;
+use super::toolkit::{Toolkit, parse_policies};
+use crate::policy::Rule;
+
+/// Hits of a search, by default and at most.
+const TOOLS_DEFAULT: u64 = 20;
+/// How far a search can be paged.
+const OFFSET_MOST: u64 = 100_000;
+
+/// A request to the administration API, as the edge or a tool makes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminCall {
+    /// Upper case.
+    pub method: String,
+    /// What follows `/api/`, percent-encoded as in the URL.
+    pub path: String,
+    /// The query, decoded.
+    pub query: Vec<(String, String)>,
+    /// The body, where the operation takes one.
+    pub body: String,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// A page of the sources.
+    ListSources(Page),
+    /// One source.
+    ReadSource(String),
+    /// A source is written; the body is read where the document is.
+    PutSource(String),
+    /// A source is removed.
+    DeleteSource(String),
+    /// A source is read again.
+    RefreshSource(String),
+    /// Origins that a credential may go to.
+    ConfirmOrigins(String, Vec<String>),
+    /// The organization's rules.
+    ReadPolicies,
+    /// The organization's rules are written.
+    PutPolicies(Vec<Rule>),
+    /// A page of the toolkits.
+    ListToolkits(Page),
+    /// One toolkit.
+    ReadToolkit(String),
+    /// A toolkit is written.
+    PutToolkit(String, Toolkit),
+    /// A toolkit is removed.
+    DeleteToolkit(String),
+    /// Tools that fit a question.
+    FindTools(ToolQuery),
+    /// One tool.
+    ReadTool(String),
+    /// A page of the audit log, newest first.
+    ListAudit(Page),
+}
+
+/// Which tools are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolQuery {
+    /// Words; empty for all tools in the order of their addresses.
+    pub query: String,
+    /// Tools of one source only.
+    pub source: Option<String>,
+    /// How many.
+    pub limit: u64,
+    /// How many are passed over.
+    pub offset: u64,
+}
+
+impl Operation {
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        matches!(
+            self,
+            Self::ListSources(_)
+                | Self::ReadSource(_)
+                | Self::ReadPolicies
+                | Self::ListToolkits(_)
+                | Self::ReadToolkit(_)
+                | Self::FindTools(_)
+                | Self::ReadTool(_)
+                | Self::ListAudit(_)
+        )
+    }
+}
+
+/// Whether a path is one of this API's.
+#[must_use]
+pub fn is_route(path: &str) -> bool {
+    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit"))
+}
+
+/// Reads a request.
+pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
+    let segments: Vec<String> = call
+        .path
+        .trim_end_matches('/')
+        .split('/')
+        .map(|segment| percent_encoding_decode(segment).ok_or_else(|| Fault::new(400, "The path is not valid UTF-8.")))
+        .collect::<Result<_, _>>()?;
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let method = if call.method == "HEAD" { "GET" } else { call.method.as_str() };
+    let query = &call.query;
+    match (segments.as_slice(), method) {
+        (["sources"], "GET") => Ok(Operation::ListSources(parse_page("sources", query)?)),
+        (["sources"], _) => Err(Fault::method("GET")),
+        (["sources", slug], "GET") => Ok(Operation::ReadSource(known_source(slug)?)),
+        (["sources", slug], "PUT") => check_source(slug).map(|()| Operation::PutSource((*slug).to_owned())),
+        (["sources", slug], "DELETE") => check_source(slug).map(|()| Operation::DeleteSource((*slug).to_owned())),
+        (["sources", _], _) => Err(Fault::method("GET, PUT, DELETE")),
+        (["sources", slug, "refresh"], "POST") => {
+            check_source(slug).map(|()| Operation::RefreshSource((*slug).to_owned()))
+        }
+        (["sources", slug, "confirm"], "POST") => {
+            check_source(slug)?;
+            Ok(Operation::ConfirmOrigins((*slug).to_owned(), parse_confirm(&call.body)?))
+        }
+        (["sources", _, "refresh" | "confirm"], _) => Err(Fault::method("POST")),
+        (["policies"], "GET") => Ok(Operation::ReadPolicies),
+        (["policies"], "PUT") => Ok(Operation::PutPolicies(parse_policies(&call.body)?)),
+        (["policies"], _) => Err(Fault::method("GET, PUT")),
+        (["toolkits"], "GET") => Ok(Operation::ListToolkits(parse_page("toolkits", query)?)),
+        (["toolkits"], _) => Err(Fault::method("GET")),
+        (["toolkits", slug], "GET") => Ok(Operation::ReadToolkit(known_toolkit(slug)?)),
+        (["toolkits", slug], "PUT") if is_toolkit(slug) => {
+            Ok(Operation::PutToolkit((*slug).to_owned(), Toolkit::parse(&call.body, slug)?))
+        }
+        (["toolkits", _], "PUT") => {
+            let problem = "has to have 1 to 64 small letters, digits and -, and not to be default";
+            Err(Fault::field("slug", problem))
+        }
+        (["toolkits", slug], "DELETE") => Ok(Operation::DeleteToolkit(known_toolkit(slug)?)),
+        (["toolkits", _], _) => Err(Fault::method("GET, PUT, DELETE")),
+        (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
+        (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
+        (["tools"] | ["tools", _], _) => Err(Fault::method("GET")),
+        (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
+        (["audit"], _) => Err(Fault::method("GET")),
+        _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
+    }
+}
+
+fn known_source(slug: &str) -> Result<String, Fault> {
+    is_source(slug).then(|| slug.to_owned()).ok_or_else(|| Fault::missing("source with that slug"))
+}
+
+fn known_toolkit(slug: &str) -> Result<String, Fault> {
+    is_toolkit(slug).then(|| slug.to_owned()).ok_or_else(|| Fault::missing("toolkit with that slug"))
+}
+
+fn parse_tool_query(query: &[(String, String)]) -> Result<ToolQuery, Fault> {
+    let find = |key: &str| query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let offset = match find("cursor") {
+        Some(cursor) => {
+            let after = decode("tools", cursor)?;
+            parse_number("cursor", Some(&after), 0, 0, OFFSET_MOST)?
+        }
+        None => parse_number("offset", find("offset"), 0, 0, OFFSET_MOST)?,
+    };
+    Ok(ToolQuery {
+        query: find("query").unwrap_or_default().chars().take(1_000).collect(),
+        source: find("source").filter(|source| !source.is_empty()).map(ToOwned::to_owned),
+        limit: parse_number("limit", find("limit"), TOOLS_DEFAULT, 1, super::cursor::PAGE_MOST)?,
+        offset,
+    })
+}
+
+/// A segment of a path as it is meant.
+fn percent_encoding_decode(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
