@@ -1,7 +1,6 @@
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Statement;
 use oxc_parser::Parser;
-use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
 use proptest::prelude::*;
 
@@ -21,12 +20,12 @@ fn refused(source: &str) -> CompileError {
     }
 }
 
-/// The lines between those of the wrapper.
+/// What stands in the wrapper, blanks and line breaks as one blank.
 fn body(source: &str) -> String {
     let javascript = compiled(source).javascript;
-    let (first, rest) = javascript.split_once('\n').expect("the wrapper has lines");
-    assert_eq!(first, "export default ($fuel) => async () => {");
-    rest.strip_suffix("};").expect("the wrapper ends").trim_end().replace('\n', " ")
+    let rest = javascript.strip_prefix("export default ($fuel) => async () => {").expect("the wrapper begins");
+    let words: Vec<&str> = rest.strip_suffix("};").expect("the wrapper ends").split_whitespace().collect();
+    words.join(" ")
 }
 
 /// The module is valid, and it is one default export.
@@ -34,8 +33,6 @@ fn assert_is_module(javascript: &str) {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, javascript, SourceType::mjs()).parse();
     assert_eq!(parsed.diagnostics.errors().next(), None, "{javascript}");
-    let checked = SemanticBuilder::new_compiler().build(&parsed.program);
-    assert_eq!(checked.diagnostics.errors().next(), None, "{javascript}");
     let [Statement::ExportDefaultDeclaration(_)] = parsed.program.body.as_slice() else {
         panic!("{javascript}");
     };
@@ -483,6 +480,7 @@ fn is_refused_for_nesting(source: &str) -> bool {
 fn nesting_never_overflows_a_small_stack() {
     with_small_stack(|| {
         for nested in NESTED {
+            eprintln!("{nested:?}");
             let (mut accepted, mut refused) = (4, 8_000);
             assert!(!is_refused_for_nesting(&nest(nested, accepted)), "{nested:?}");
             assert!(is_refused_for_nesting(&nest(nested, refused)), "{nested:?}");

@@ -323,11 +323,11 @@ fn word_operand(token: &Token<'_>) -> Operand {
     }
 }
 
-fn ends_line(character: char) -> bool {
+pub(super) fn ends_line(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }
 
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() || character == '\u{feff}'
 }
 
