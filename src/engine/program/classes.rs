@@ -50,7 +50,12 @@ impl<'a> Stripper<'a, '_> {
     }
 
     fn strip_elements(&mut self, it: &Class<'a>) {
-        let names: Vec<String> = it.body.body.iter().flat_map(|element| self.property_names(element)).collect();
+        let mut names = Vec::new();
+        for element in &it.body.body {
+            if let ClassElement::MethodDefinition(method) = element {
+                names.extend(self.property_names(method));
+            }
+        }
         if !names.is_empty() {
             self.edits.open(it.body.span.start as usize + 1, names.join(";") + ";");
         }
@@ -72,9 +77,8 @@ impl<'a> Stripper<'a, '_> {
         self.erase(span.start, span.end, ";");
     }
 
-    /// Names of the parameter properties of a constructor.
-    fn property_names(&self, element: &ClassElement<'a>) -> Vec<String> {
-        let ClassElement::MethodDefinition(method) = element else { return Vec::new() };
+    /// Names of the parameter properties, if the method is a constructor.
+    fn property_names(&self, method: &MethodDefinition<'a>) -> Vec<String> {
         if method.kind != MethodDefinitionKind::Constructor || method.value.body.is_none() {
             return Vec::new();
         }
@@ -97,12 +101,12 @@ impl<'a> Stripper<'a, '_> {
             self.erase_mark(self.key_end(it.key.span(), it.computed), &['?']);
         }
         if it.kind == MethodDefinitionKind::Constructor {
-            let parameters = it.value.params.items.iter().filter_map(|parameter| self.property_name(parameter));
-            let assignments: String = parameters.map(|name| format!("this.{name}={name};")).collect();
+            let names: Vec<String> = self.property_names(it);
+            let assignments = names.iter().map(|name| format!("this.{name}={name}"));
             if is_derived {
-                self.after_super = Some(assignments).filter(|assignments| !assignments.is_empty());
+                self.after_super = (!names.is_empty()).then(|| assignments.map(|text| format!(",{text}")).collect());
             } else {
-                self.assigned = Some(assignments);
+                self.assigned = Some(assignments.map(|text| format!("{text};")).collect());
             }
         }
         self.is_method = true;

@@ -7,7 +7,7 @@
 use oxc_ast::ast::{
     ArrowFunctionExpression, AssignmentPattern, BindingIdentifier, BindingProperty, BreakStatement, CallExpression,
     CatchClause, CatchParameter, Class, ContinueStatement, DoWhileStatement, ExportAllDeclaration, ExportDeclaration,
-    ExportDefaultDeclaration, ExportFromDeclaration, ExportNamedDeclaration, Expression, ExpressionStatement,
+    ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression, ExpressionStatement,
     ForInStatement, ForOfStatement, ForStatement, FormalParameters, Function, IdentifierReference, ImportDeclaration,
     ImportExpression, ImportMeta, JSXElement, JSXFragment, LabeledStatement, NewTarget, ObjectProperty, Program, PropertyKind,
     Statement, StaticBlock, Super, SwitchStatement, TSAsExpression, TSEnumDeclaration, TSExportAssignment,
@@ -31,6 +31,7 @@ use super::tokens::{Kind, Token, Tokens};
 use super::wrap::Plan;
 
 const INNER_DEFAULT: &str = "`export default` can only stand at the top level";
+const SECOND_DEFAULT: &str = "there is more than one `export default`";
 
 /// The changes that make JavaScript of a program.
 ///
@@ -54,6 +55,7 @@ pub(super) fn strip(
         after_super: None,
         assigned: None,
         is_method: false,
+        has_default: false,
     };
     if let Some(plan) = plan {
         plan.open(&mut stripper.edits);
@@ -94,12 +96,13 @@ pub(super) struct Stripper<'a, 's> {
     /// How the names of the pattern that is visited are declared.
     pub(super) declared: Option<Declared>,
     pub(super) initializer: Option<Initializer<'a>>,
-    /// Assignments of parameter properties that follow each call of `super` here.
+    /// Assignments of parameter properties that follow each call of `super` here, each after a comma.
     pub(super) after_super: Option<String>,
     /// Assignments of parameter properties at the start of the next function.
     pub(super) assigned: Option<String>,
     /// The next function is a method, which knows `super`.
     pub(super) is_method: bool,
+    has_default: bool,
 }
 
 impl<'a> Stripper<'a, '_> {
@@ -192,10 +195,15 @@ impl<'a> Stripper<'a, '_> {
             return self.visit_statement(statement);
         };
         if super::wrap::is_type(statement) {
-            self.erase(export.span.start, export.span.end, ";");
-        } else {
-            walk::walk_export_default_declaration_kind(self, &export.declaration);
+            return self.erase(export.span.start, export.span.end, ";");
         }
+        if std::mem::replace(&mut self.has_default, true) {
+            self.findings.invalid(SECOND_DEFAULT, export.span.start);
+        }
+        if let ExportDefaultDeclarationKind::ClassDeclaration(class) = &export.declaration {
+            self.findings.add(Finding::Construct(Construct::DefaultClass), class.span.start);
+        }
+        walk::walk_export_default_declaration_kind(self, &export.declaration);
     }
 }
 
@@ -265,7 +273,7 @@ impl<'a> Visit<'a> for Stripper<'a, '_> {
             && matches!(call.callee, Expression::Super(_))
         {
             walk::walk_call_expression(self, call);
-            self.edits.close(call.span.end as usize, format!(";{assignments}"));
+            self.edits.close(call.span.end as usize, assignments);
         } else {
             self.visit_expression(&it.expression);
         }
@@ -462,8 +470,7 @@ impl<'a> Visit<'a> for Stripper<'a, '_> {
         }
         walk::walk_call_expression(self, it);
         if let Some(assignments) = assignments {
-            let assignments = assignments.replace(';', ",");
-            self.edits.close(it.span.end as usize, format!(",{assignments}this)"));
+            self.edits.close(it.span.end as usize, format!("{assignments},this)"));
         }
     }
 
