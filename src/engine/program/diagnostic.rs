@@ -12,13 +12,18 @@ const MESSAGE_CHARACTERS: usize = 300;
 /// Characters of an unexpected token that are shown.
 const TOKEN_CHARACTERS: usize = 40;
 
-/// An error if there is one among the diagnostics: the first in the text.
-pub(super) fn reject(diagnostics: &Diagnostics, source: &Source<'_>) -> Result<(), CompileError> {
+/// An error if there is one among the diagnostics: the first in the text. `origin` gives the byte of
+/// the source for one of the text that was parsed.
+pub(super) fn reject(
+    diagnostics: &Diagnostics,
+    source: &Source<'_>,
+    origin: impl Fn(usize) -> usize,
+) -> Result<(), CompileError> {
     let first = diagnostics.errors().min_by_key(|diagnostic| offset(diagnostic));
     first.map_or(Ok(()), |diagnostic| {
         // What is missing at the end is missing after the last line with text.
         let end = source.text().trim_end().len();
-        let place = source.place(offset(diagnostic).min(end));
+        let place = source.place(origin(offset(diagnostic)).min(end));
         Err(CompileError::syntax(message(diagnostic, source), place))
     })
 }

@@ -4,48 +4,49 @@
 //! modules, and nesting that would overflow the stack. It strips the types and makes loops and
 //! functions count fuel. It never runs anything, and equal texts give equal modules.
 //!
-//! The text is parsed on its own and printed from its syntax tree, so that no text can reach out of
-//! the function around it.
+//! The text is parsed on its own and changed in place, so that lines stay. The module is parsed once
+//! more, so that no text can reach out of the function around it.
 
+mod classes;
 mod diagnostic;
+mod edits;
+mod enums;
 mod error;
-mod fuel;
-mod inspect;
-mod lines;
+mod finding;
+mod functions;
+mod jumps;
 mod markdown;
 mod names;
 mod nesting;
+mod scan;
+mod scopes;
 mod source;
+mod strip;
 mod tokens;
 mod wrap;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
-
 use oxc_allocator::Allocator;
-use oxc_ast::ast::Program;
-use oxc_codegen::{Codegen, CodegenOptions, CommentOptions};
+use oxc_ast::ast::{ArrowFunctionBody, ExportDefaultDeclarationKind, Program, Statement};
 use oxc_parser::{ParseOptions, Parser};
-use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
-use oxc_transformer::{TransformOptions, Transformer};
 
 use diagnostic::reject;
+use edits::Edited;
 pub use error::{CompileError, Construct};
 use names::Names;
 use nesting::{Refusal, check_nesting};
-use source::Source;
+use source::{Source, script_lines};
 use tokens::{Kind, Tokens};
+use wrap::Plan;
 
 /// Size of the largest text that is compiled.
 pub const PROGRAM_LIMIT_BYTES: usize = 256 * 1024;
 
 /// What makes a statement of a function without a name.
 const EXPORT_DEFAULT: &str = "export default ";
-
-const FILE_NAME: &str = "program.ts";
 
 /// A program ready for the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,29 +72,20 @@ pub fn compile_program(source: &str) -> Result<CompiledProgram, CompileError> {
     }
     let source = find_program(source)?;
     let allocator = Allocator::default();
-    let mut program = parse(&source, &allocator)?;
-    inspect::inspect(&program, &source)?;
-    strip_types(&mut program, &source, &allocator)?;
+    let program = parse(&source, &allocator)?;
+    let mut names = Names::of(source.text());
+    let counter = names.fresh("$fuel");
+    let plan = Plan::of(&program, source.text(), &names.fresh("$value"));
+    let edits = strip::strip(&program, &source, &counter, plan.as_ref())?;
+    let plan = plan.ok_or(CompileError::Empty)?;
+    let edited = edits.apply(source.text());
 
-    let mut names = Names::of(&program, source.text());
-    let counter = allocator.alloc_str(&names.fresh("$fuel"));
-    let value = allocator.alloc_str(&names.fresh("$value"));
-    fuel::insert_fuel(&mut program, counter, &allocator);
-    if !wrap::return_value(&mut program, value, &allocator) {
-        return Err(CompileError::Empty);
-    }
-    wrap::wrap(&mut program, counter, &allocator);
-
-    let options = CodegenOptions {
-        comments: CommentOptions::disabled(),
-        source_map_path: Some(PathBuf::from(FILE_NAME)),
-        // Deep nesting must not make a long text.
-        indent_width: 0,
-        ..CodegenOptions::default()
-    };
-    let printed = Codegen::new().with_options(options).build(&program);
-    let javascript = printed.code.trim_end().to_owned();
-    let lines = lines::line_table(&javascript, printed.map.as_ref(), &source);
+    let mut lines = script_lines(source.text(), source.first_line());
+    let tail = plan.tail.as_ref().map_or("", |(_, tail)| tail);
+    lines.push(plan.tail.as_ref().map_or(0, |(start, _)| source.place(*start).line));
+    let head = format!("export default ({counter}) => async () => {{");
+    let javascript = format!("{head}{}\n{tail}}};", edited.text);
+    check_module(&javascript, head.len(), &edited, &source)?;
     Ok(CompiledProgram { javascript, lines })
 }
 
@@ -145,10 +137,10 @@ fn parse<'a>(source: &Source<'_>, allocator: &'a Allocator) -> Result<Program<'a
     check_nesting(source.text()).map_err(|refusal| refused(refusal, source))?;
     let text = allocator.alloc_str(source.text());
     let options =
-        ParseOptions { allow_return_outside_function: true, preserve_parens: false, ..ParseOptions::default() };
+        ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
     let source_type = SourceType::ts().with_module(true);
     let parsed = Parser::new(allocator, text, source_type).with_options(options).parse();
-    reject(&parsed.diagnostics, source)?;
+    reject(&parsed.diagnostics, source, |offset| offset)?;
     Ok(parsed.program)
 }
 
@@ -165,19 +157,23 @@ fn refused(refusal: Refusal, source: &Source<'_>) -> CompileError {
     }
 }
 
-/// Checks the rules that the grammar does not express, and removes the types.
-fn strip_types<'a>(
-    program: &mut Program<'a>,
-    source: &Source<'_>,
-    allocator: &'a Allocator,
-) -> Result<(), CompileError> {
-    let checked = SemanticBuilder::new_compiler().with_enum_eval(true).build(program);
-    reject(&checked.diagnostics, source)?;
-    let scoping = checked.semantic.into_scoping();
-    // Comments could hold instructions for the transformer.
-    program.comments.clear();
-    program.hashbang = None;
-    let options = TransformOptions::default();
-    let transformed = Transformer::new(allocator, Path::new(FILE_NAME), &options).build_with_scoping(scoping, program);
-    reject(&transformed.diagnostics, source)
+/// Checks that the module is JavaScript and that all of the program stands in the function.
+fn check_module(javascript: &str, head: usize, edited: &Edited, source: &Source<'_>) -> Result<(), CompileError> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, javascript, SourceType::mjs()).parse();
+    let origin = |offset: usize| edited.origin(offset.saturating_sub(head));
+    reject(&parsed.diagnostics, source, origin)?;
+    if is_one_function(&parsed.program, javascript, head) {
+        return Ok(());
+    }
+    Err(CompileError::syntax("a bracket closes more than the program".to_owned(), source.place(0)))
+}
+
+/// Whether a module is one default export, whose inner function has its body after byte `head`, to the end.
+fn is_one_function(module: &Program<'_>, javascript: &str, head: usize) -> bool {
+    let [Statement::ExportDefaultDeclaration(export)] = module.body.as_slice() else { return false };
+    let ExportDefaultDeclarationKind::ArrowFunctionExpression(factory) = &export.declaration else { return false };
+    let ArrowFunctionBody::ArrowFunctionExpression(function) = &factory.body else { return false };
+    let ArrowFunctionBody::FunctionBody(body) = &function.body else { return false };
+    body.span.start as usize + 1 == head && body.span.end as usize + 1 == javascript.len()
 }

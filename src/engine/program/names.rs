@@ -2,36 +2,30 @@
 
 use std::collections::HashSet;
 
-use oxc_ast::ast::{
-    BindingIdentifier, IdentifierName, IdentifierReference, LabelIdentifier, PrivateIdentifier, Program,
-};
-use oxc_ast_visit::Visit;
-
 /// First character of every name that is chosen.
 const MARK: char = '$';
 
-/// The names of a program that start with `$`, escapes resolved, and all such names that its text
-/// mentions anywhere.
+/// All names of ASCII letters and digits that start with `$` and that a text mentions anywhere, with or without escapes.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     taken: HashSet<String>,
 }
 
 impl Names {
-    /// Reads the program after its transformation, which may have added names, and its text.
-    pub(super) fn of(program: &Program<'_>, text: &str) -> Self {
+    /// Reads the program's text.
+    pub(super) fn of(text: &str) -> Self {
         let mut names = Self::default();
-        names.visit_program(program);
-        for part in text.split(MARK).skip(1) {
-            let end = part.find(|character: char| !character.is_ascii_alphanumeric());
-            names.take(&format!("{MARK}{}", part.get(..end.unwrap_or(part.len())).unwrap_or(part)));
+        names.take_all(text);
+        if text.contains("\\u") {
+            names.take_all(&without_escapes(text));
         }
         names
     }
 
-    fn take(&mut self, name: &str) {
-        if name.starts_with(MARK) && !self.taken.contains(name) {
-            self.taken.insert(name.to_owned());
+    fn take_all(&mut self, text: &str) {
+        for part in text.split(MARK).skip(1) {
+            let end = part.find(|character: char| !character.is_ascii_alphanumeric());
+            self.taken.insert(format!("{MARK}{}", part.get(..end.unwrap_or(part.len())).unwrap_or(part)));
         }
     }
 
@@ -47,24 +41,21 @@ impl Names {
     }
 }
 
-impl<'a> Visit<'a> for Names {
-    fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
-        self.take(&it.name);
+/// The text with `\u0024` and `\u{24}` resolved everywhere, also where they are none.
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\\u");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let braced = part.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let escape = braced.or_else(|| part.split_at_checked(4));
+        let character = escape.and_then(|(digits, _)| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+        match (character, escape) {
+            (Some(character), Some((_, rest))) => {
+                plain.push(character);
+                plain.push_str(rest);
+            }
+            (_, _) => plain.push_str(part),
+        }
     }
-
-    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
-        self.take(&it.name);
-    }
-
-    fn visit_identifier_name(&mut self, it: &IdentifierName<'a>) {
-        self.take(&it.name);
-    }
-
-    fn visit_label_identifier(&mut self, it: &LabelIdentifier<'a>) {
-        self.take(&it.name);
-    }
-
-    fn visit_private_identifier(&mut self, it: &PrivateIdentifier<'a>) {
-        self.take(&it.name);
-    }
+    plain
 }

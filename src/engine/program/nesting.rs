@@ -28,6 +28,8 @@ const HEAVY: u32 = 4;
 const LIGHT: u32 = 2;
 /// A link of a chain like `a.b.c` or `a + b + c`.
 const LINK: u32 = 1;
+/// What becomes a block with a call of the fuel counter: a loop's body, and the value of an arrow function.
+const BLOCK: u32 = BRACKET + HEAVY;
 
 /// Why a program is refused before it is parsed. The number is the byte at which it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub(super) fn check_nesting(text: &str) -> Result<(), Refusal> {
 struct Level {
     /// Cost of operators, keywords and chains.
     depth: u32,
+    /// Loops and arrow functions, which become blocks.
+    blocks: u32,
     /// `<` that may still be the start of type arguments.
     angles: u32,
     /// Kinds of binary operators that were seen.
@@ -96,7 +100,8 @@ impl Level {
     }
 
     fn depth(&self) -> u32 {
-        self.depth.saturating_add(self.angles.saturating_mul(BRACKET))
+        let depth = self.depth.saturating_add(self.angles.saturating_mul(BRACKET));
+        depth.saturating_add(self.blocks.saturating_mul(BLOCK))
     }
 }
 
@@ -213,6 +218,7 @@ impl<'s> Nesting<'s> {
             "in" | "instanceof" | "as" | "satisfies" => binary_cost(&mut level.operators, 5),
             _ => 0,
         };
+        level.blocks += u32::from(token.escaped || matches!(token.text, "for" | "while" | "do"));
         level.in_statement |= token.escaped || matches!(token.text, "if" | "else" | "for" | "while" | "do" | "with");
         // `infer T extends U` is tried as a constraint first.
         if self.words_after_infer == Some(1) && token.text == "extends" {
@@ -223,11 +229,15 @@ impl<'s> Nesting<'s> {
     fn add_punctuator(&mut self, token: &Token<'s>) {
         let level = &mut self.level;
         let binary = token.operand_before == Operand::Yes;
+        level.blocks += u32::from(token.text == "=>");
         level.depth += match token.text {
             "," => {
-                // Not within type arguments: they may continue.
-                if level.angles == 0 && !level.in_statement {
-                    *level = level.anew();
+                if !level.in_statement {
+                    level.blocks = 0;
+                    // Not within type arguments: they may continue.
+                    if level.angles == 0 {
+                        *level = level.anew();
+                    }
                 }
                 0
             }

@@ -217,7 +217,12 @@ impl<'s> Tokens<'s> {
         let start = self.position;
         let operand_before = self.previous.map_or(Operand::No, |token| token.operand);
         let slash = self.rest().starts_with('/');
-        if slash && operand_before == Operand::Maybe {
+        let ambiguous = match operand_before {
+            Operand::Maybe => true,
+            Operand::Yes => on_new_line && slash && is_ambiguous_line(self.rest()),
+            Operand::No => false,
+        };
+        if slash && ambiguous {
             return Err(AmbiguousSlash { start });
         }
         let Some((kind, length)) = self.measure(operand_before) else { return Ok(None) };
@@ -308,6 +313,13 @@ impl<'s> Tokens<'s> {
     }
 }
 
+/// Whether a line that starts with a slash may start with a regular expression, which would matter here. After an
+/// operand it is a division, but a statement may have ended: `let a: B` is complete.
+fn is_ambiguous_line(rest: &str) -> bool {
+    let line = rest.get(1..).unwrap_or_default().split(ends_line).next().unwrap_or_default();
+    line.contains('/') && (line.contains(['(', ')', '[', ']', '{', '}', '\'', '"', '`']) || line.contains("/*"))
+}
+
 fn word_operand(token: &Token<'_>) -> Operand {
     let among = |words: &[&str]| words.contains(&token.text);
     if token.escaped {
@@ -323,11 +335,11 @@ fn word_operand(token: &Token<'_>) -> Operand {
     }
 }
 
-fn ends_line(character: char) -> bool {
+pub(super) fn ends_line(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }
 
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() || character == '\u{feff}'
 }
 
