@@ -105,6 +105,8 @@ pub struct ItemView {
 pub enum ItemState {
     /// Nobody has decided.
     Waiting,
+    /// A timer that is not due yet.
+    Sleeping,
     /// Accepted, about to be sent.
     Approved,
     /// Sent, no answer yet.
@@ -280,6 +282,7 @@ fn item_state(call: &CallRow) -> ItemState {
     match call.status {
         CallStatus::Issued | CallStatus::Approved => ItemState::Approved,
         CallStatus::Waiting => ItemState::Waiting,
+        CallStatus::Sleeping => ItemState::Sleeping,
         CallStatus::Sent => ItemState::Sent,
         CallStatus::Settled => settled_state(call),
     }
@@ -287,7 +290,7 @@ fn item_state(call: &CallRow) -> ItemState {
 
 fn settled_state(call: &CallRow) -> ItemState {
     let result = call.result.as_deref().unwrap_or_default();
-    if result.starts_with(r#"{"ok":true"#) {
+    if call.due.is_some() || result.starts_with(r#"{"ok":true"#) {
         return ItemState::Done;
     }
     let code_is = |code: &str| result.starts_with(&format!(r#"{{"ok":false,"error":{{"code":"{code}""#));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::CallError;
-use super::row::{CallRow, ExecutionRow, LogLine, PauseRow, ProgramError};
+use super::row::{CallRow, ExecutionRow, LogLine, Output, PauseRow, ProgramError};
 use crate::approval::{Decision, Route, ShownCall, Verdict};
 
 /// One call as the sandbox says it was made. Nothing of it is believed.
@@ -17,6 +17,8 @@ pub struct IssuedCall {
     pub arguments: Result<Rc<str>, String>,
     /// Line of the program, as the sandbox says.
     pub line: Option<u32>,
+    /// A timer rather than a call of a tool: its length in milliseconds.
+    pub timer: Option<u64>,
 }
 
 /// How the program's main function ended.
@@ -24,12 +26,8 @@ pub struct IssuedCall {
 pub struct Finish {
     /// JSON text of what it returned, `None` for `undefined`; or what it threw.
     pub result: Result<Option<String>, ProgramError>,
-    /// What it emitted.
-    pub emitted: Vec<String>,
-    /// What it logged.
-    pub logs: Vec<LogLine>,
-    /// Whether logs were cut.
-    pub logs_cut: bool,
+    /// What the gateway has to say of it, such as rejections that nobody handled so far.
+    pub warnings: Vec<LogLine>,
 }
 
 /// Everything that the program did until it could do no more without an answer.
@@ -41,6 +39,12 @@ pub struct Turn {
     pub number: u32,
     /// Calls made since the last turn, in order.
     pub calls: Vec<IssuedCall>,
+    /// Timers that the program cleared since the last turn.
+    pub cleared: Vec<u32>,
+    /// What it said since the last turn.
+    pub output: Output,
+    /// `output` is everything that it said, not only what came since.
+    pub output_is_whole: bool,
     /// Set from the turn on in which the main function ended.
     pub finish: Option<Finish>,
 }
@@ -67,6 +71,8 @@ pub struct Boot {
     pub started_at: u64,
     /// Seed of its random numbers.
     pub seed: String,
+    /// The longest timer that it may set, in milliseconds.
+    pub longest_timer: u64,
     /// Every settled result, in order.
     pub settled: Vec<Delivery>,
 }
@@ -85,6 +91,8 @@ pub struct Reply {
 pub enum Resolution {
     /// The call never leaves; the program gets this error.
     Refused(CallError),
+    /// The gateway answers it by itself, at once; nothing is sent.
+    Answered(Rc<str>),
     /// The call may be sent, or a person is asked first.
     Ready {
         /// Whether a person has to be asked.
@@ -106,6 +114,8 @@ pub enum Write {
     Call(CallRow),
     /// One pause.
     Pause(PauseRow),
+    /// What the program said so far.
+    Output(Output),
 }
 
 /// What the shell has to do, in this order.

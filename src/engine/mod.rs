@@ -21,7 +21,7 @@ pub use interface::{
 pub use limits::Limits;
 pub use report::{PauseReport, PendingCall, Report, report_of_pause};
 pub use row::{
-    CallRow, CallStatus, DirectCall, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, PauseRow,
+    CallRow, CallStatus, DirectCall, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, Output, PauseRow,
     ProgramError, ProgramRow, ReportedCall,
 };
 

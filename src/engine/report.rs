@@ -10,6 +10,18 @@ use super::row::{CallRow, ExecutionStatus, LedTo, Millis, Outcome, PauseRow};
 pub enum Report {
     /// The program cannot go on without a person.
     Paused(PauseReport),
+    /// Nothing can be done before a timer is due; nobody has to decide.
+    Sleeping {
+        /// Id of the pause.
+        id: String,
+        /// When the first timer is due.
+        wakes_at: Millis,
+    },
+    /// It still runs. Never recorded: only said to who waited for long.
+    Running {
+        /// Id of the pause that was asked for.
+        id: String,
+    },
     /// It is over.
     Ended {
         /// How.
@@ -48,7 +60,7 @@ impl Execution {
     #[must_use]
     pub fn first_report(&self) -> Option<Report> {
         match self.pauses().first() {
-            Some(pause) => Some(Report::Paused(self.pause_report(pause))),
+            Some(pause) => Some(self.report_at(pause)),
             None => self.end_report(),
         }
     }
@@ -57,6 +69,28 @@ impl Execution {
     #[must_use]
     pub fn open_report(&self, pause: &PauseRow, now: Millis) -> PauseReport {
         PauseReport { pending: self.undecided(pause, now).map(pending_call).collect(), ..self.pause_report(pause) }
+    }
+
+    /// What a pause reported.
+    fn report_at(&self, pause: &PauseRow) -> Report {
+        if pause.reported.is_empty() {
+            return Report::Sleeping { id: pause.id.clone(), wakes_at: pause.expires_at };
+        }
+        Report::Paused(self.pause_report(pause))
+    }
+
+    /// What a pause led to; while it is open, how things stand.
+    #[must_use]
+    pub fn present_report(&self, pause: &PauseRow, now: Millis) -> Report {
+        let id = pause.id.clone();
+        match (report_of_pause(self, pause), self.wakes_at()) {
+            (Some(report), _) => report,
+            (None, Some(wakes_at)) if self.row().status == ExecutionStatus::Sleeping => {
+                Report::Sleeping { id, wakes_at }
+            }
+            (None, _) if self.undecided(pause, now).next().is_none() => Report::Running { id },
+            (None, _) => Report::Paused(self.open_report(pause, now)),
+        }
     }
 
     fn end_report(&self) -> Option<Report> {
@@ -78,7 +112,7 @@ pub fn report_of_pause(execution: &Execution, pause: &PauseRow) -> Option<Report
     match pause.led_to.as_ref()? {
         LedTo::Pause(number) => {
             let next = execution.pauses().get(*number as usize)?;
-            Some(Report::Paused(execution.pause_report(next)))
+            Some(execution.report_at(next))
         }
         LedTo::Outcome => execution.end_report(),
     }

@@ -19,8 +19,10 @@ pub type Millis = u64;
 pub enum ExecutionStatus {
     /// The program can make progress by itself.
     Running,
-    /// Every open call waits for a person; nothing is in flight.
+    /// At least one open call waits for a person, perhaps some are timers; nothing is in flight.
     Waiting,
+    /// Every open call is a timer that is not due yet; nothing is in flight.
+    Sleeping,
     /// The program returned.
     Completed,
     /// The program threw, broke a limit, or could not be replayed.
@@ -36,7 +38,7 @@ impl ExecutionStatus {
     #[must_use]
     pub fn is_over(self) -> bool {
         match self {
-            Self::Running | Self::Waiting => false,
+            Self::Running | Self::Waiting | Self::Sleeping => false,
             Self::Completed | Self::Failed | Self::Cancelled | Self::Expired => true,
         }
     }
@@ -50,6 +52,8 @@ pub enum CallStatus {
     Issued,
     /// A person has to decide.
     Waiting,
+    /// A timer that is not due yet.
+    Sleeping,
     /// A person accepted; the call was not sent yet.
     Approved,
     /// Written before the request leaves: after a crash we must know that it may have arrived.
@@ -97,6 +101,59 @@ pub struct ExecutionRow {
     /// When the client said that it does not wait any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_left_at: Option<Millis>,
+    /// The program has ended, but an answer to one of its calls is still to come or to be given up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub settling: bool,
+}
+
+/// What a program said so far: written when its sandbox is dropped, so that an end without a sandbox has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    /// What it emitted for the user, each as JSON text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub emitted: Vec<String>,
+    /// What it wrote to its console.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<LogLine>,
+    /// Whether more was written than is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub logs_cut: bool,
+}
+
+/// Bytes of everything that a program emits.
+const EMITTED_LIMIT: usize = 6 << 20;
+/// Bytes of everything that a program logs.
+const LOGS_LIMIT: usize = 256 << 10;
+
+impl Output {
+    /// Adds what was said since. The sandbox has limits of its own, but it is not believed.
+    pub fn add(&mut self, more: Self) {
+        let mut used: usize = self.logs.iter().map(|line| line.text.len()).sum();
+        self.logs_cut |= more.logs_cut;
+        for line in more.logs {
+            used += line.text.len();
+            if used > LOGS_LIMIT {
+                self.logs_cut = true;
+                break;
+            }
+            self.logs.push(line);
+        }
+        let mut used: usize = self.emitted.iter().map(String::len).sum();
+        for text in more.emitted {
+            used += text.len();
+            if used > EMITTED_LIMIT {
+                break;
+            }
+            self.emitted.push(text);
+        }
+    }
+
+    /// Whether nothing was said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The program's text, written once when the execution starts.
@@ -136,13 +193,12 @@ impl DirectCall {
             address: self.address.clone(),
             arguments: Ok(Rc::clone(&self.arguments)),
             line: Some(1),
+            timer: None,
         };
-        let finish = results.iter().find(|delivery| delivery.seq == 0).map(|delivery| Finish {
-            result: Ok(Some(delivery.result.to_string())),
-            emitted: Vec::new(),
-            logs: Vec::new(),
-            logs_cut: false,
-        });
+        let finish = results
+            .iter()
+            .find(|delivery| delivery.seq == 0)
+            .map(|delivery| Finish { result: Ok(Some(delivery.result.to_string())), warnings: Vec::new() });
         (if made { Vec::new() } else { vec![call] }, finish)
     }
 }
@@ -164,6 +220,9 @@ pub struct CallRow {
     pub status: CallStatus,
     /// When the program made it.
     pub issued_at: Millis,
+    /// Of a timer: when it is due. A timer has no tool, is never sent, and settles without a result when it is cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Millis>,
     /// Whether it may be sent again after a crash. Known once policy was asked.
     #[serde(default)]
     pub idempotent: bool,

@@ -3,7 +3,7 @@
 //! The world below is everything that the shell is in production: storage, sandbox, tools, clock,
 //! people. It is adversarial where the real one may be: events come in any order and twice, a
 //! request that was on its way when the object died may or may not have arrived, tools change
-//! while a call waits. The five invariants of `engine.md` are checked after every step.
+//! while a call waits, sandboxes get lost, programs run out of time. The five invariants of `engine.md` are checked after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::interface::{
     Boot, Decider, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Resolution, Turn, Write,
 };
 use super::report::{Report, report_of_pause};
-use super::row::{CallRow, CallStatus, ExecutionRow, PauseRow};
+use super::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, LogLine, Output, PauseRow};
 use super::{CallError, Limits, ok_result};
 use crate::approval::{Route, ShownCall, Verdict, call_digest};
 
@@ -45,6 +45,12 @@ enum Step {
     Spawn(usize),
     /// Wait until a task has ended.
     Join(usize),
+    /// Sleep and wait for it.
+    Sleep(u64),
+    /// Start a timer without waiting for it.
+    Arm(u64),
+    /// Clear the timer that the task started last, if it has not been heard of.
+    Disarm,
     /// Skip the next step if the last awaited result was an error.
     SkipIfFailed,
 }
@@ -92,6 +98,13 @@ impl Program {
                         if random.below(8) == 0 {
                             return Step::SkipIfFailed;
                         }
+                        if random.chance(25) {
+                            return match random.below(4) {
+                                0 => Step::Disarm,
+                                1 => Step::Arm(random.next() % 300),
+                                _ => Step::Sleep([0, 5, 40, 250, 9_000][random.below(5)]),
+                            };
+                        }
                         let known = if random.chance(85) { 4 } else { 6 };
                         Step::Call(Tool::ALL[random.below(known)])
                     })
@@ -134,6 +147,11 @@ struct SimulatedSandbox {
     turns: u32,
     issued: u32,
     batch: Vec<IssuedCall>,
+    armed: Vec<Option<u32>>,
+    /// Timers that were cleared: what is heard of them later is ignored.
+    gone: BTreeSet<u32>,
+    cleared: Vec<u32>,
+    said: usize,
     seen: Vec<(u32, Rc<str>)>,
 }
 
@@ -149,6 +167,10 @@ impl SimulatedSandbox {
             turns: 0,
             issued: 0,
             batch: Vec::new(),
+            armed: vec![None; count],
+            gone: BTreeSet::new(),
+            cleared: Vec::new(),
+            said: 0,
             seen: Vec::new(),
         };
         sandbox.state[0] = TaskState::Ready;
@@ -161,6 +183,12 @@ impl SimulatedSandbox {
         for delivery in deliveries {
             if delivery.seq >= self.issued {
                 break; // as the prelude does: the host notices that calls are missing
+            }
+            if self.gone.contains(&delivery.seq) {
+                continue;
+            }
+            for armed in &mut self.armed {
+                armed.take_if(|seq| *seq == delivery.seq);
             }
             self.seen.push((delivery.seq, Rc::clone(&delivery.result)));
             for task in 0..self.state.len() {
@@ -187,21 +215,31 @@ impl SimulatedSandbox {
             };
             let Some(step) = self.program.tasks[task].get(self.position[task]).cloned() else {
                 self.state[task] = TaskState::Ended;
+                if task == 0 {
+                    // Nobody waits for them any more.
+                    for task in 0..self.armed.len() {
+                        self.disarm(task);
+                    }
+                }
                 continue;
             };
             self.position[task] += 1;
             match step {
                 Step::Call(tool) => {
-                    let seq = self.issued;
-                    self.issued += 1;
-                    self.batch.push(IssuedCall {
-                        seq,
-                        address: tool.address(),
-                        arguments: Ok(format!("{{\"task\":{task},\"step\":{}}}", self.position[task]).into()),
-                        line: Some(seq + 1),
-                    });
+                    let arguments = format!("{{\"task\":{task},\"step\":{}}}", self.position[task]);
+                    let seq = self.issue(tool.address(), arguments, None);
                     self.state[task] = TaskState::OnCall(seq);
                 }
+                Step::Sleep(length) => {
+                    let seq = self.issue("sleep".to_owned(), length.to_string(), Some(length));
+                    self.state[task] = TaskState::OnCall(seq);
+                }
+                Step::Arm(length) => {
+                    if self.state[0] != TaskState::Ended {
+                        self.armed[task] = Some(self.issue("sleep".to_owned(), length.to_string(), Some(length)));
+                    }
+                }
+                Step::Disarm => self.disarm(task),
                 Step::Spawn(other) => {
                     if self.state[other] == TaskState::NotStarted {
                         self.state[other] = TaskState::Ready;
@@ -221,6 +259,20 @@ impl SimulatedSandbox {
         }
     }
 
+    fn issue(&mut self, address: String, arguments: String, timer: Option<u64>) -> u32 {
+        let seq = self.issued;
+        self.issued += 1;
+        self.batch.push(IssuedCall { seq, address, arguments: Ok(arguments.into()), line: Some(seq + 1), timer });
+        seq
+    }
+
+    fn disarm(&mut self, task: usize) {
+        if let Some(seq) = self.armed[task].take() {
+            self.gone.insert(seq);
+            self.cleared.push(seq);
+        }
+    }
+
     fn turn(&mut self) -> Turn {
         let finish = (self.state[0] == TaskState::Ended).then(|| Finish {
             result: if self.program.throws {
@@ -229,14 +281,27 @@ impl SimulatedSandbox {
                 let seen: Vec<String> = self.seen.iter().map(|(seq, result)| format!("{seq}={result}")).collect();
                 Ok(Some(serde_json::to_string(&seen).unwrap()))
             },
-            emitted: Vec::new(),
-            logs: Vec::new(),
-            logs_cut: false,
+            warnings: Vec::new(),
         });
         let number = self.turns;
         self.turns += 1;
-        Turn { attempt: self.attempt, number, calls: std::mem::take(&mut self.batch), finish }
+        let output = Output { logs: log_lines(&self.seen[self.said..]), ..Output::default() };
+        self.said = self.seen.len();
+        Turn {
+            attempt: self.attempt,
+            number,
+            calls: std::mem::take(&mut self.batch),
+            cleared: std::mem::take(&mut self.cleared),
+            output,
+            output_is_whole: false,
+            finish,
+        }
     }
+}
+
+/// A program logs everything that it sees.
+fn log_lines(seen: &[(u32, Rc<str>)]) -> Vec<LogLine> {
+    seen.iter().map(|(seq, result)| LogLine { level: "log".to_owned(), text: format!("{seq} {result}") }).collect()
 }
 
 // ---- the world ----------------------------------------------------------------------------
@@ -248,6 +313,8 @@ enum Event {
     /// A request on its way: the tool acts when the event is taken.
     Arrives(u32),
     Settled(u32, Rc<str>),
+    /// The sandbox of that number ends by itself.
+    Lost(u32),
     Wake,
 }
 
@@ -271,6 +338,7 @@ struct World {
     stored_row: Option<ExecutionRow>,
     stored_calls: BTreeMap<u32, CallRow>,
     stored_pauses: BTreeMap<u32, PauseRow>,
+    stored_output: Output,
     // memory of the object
     execution: Option<Execution>,
     sandbox: Option<SimulatedSandbox>,
@@ -286,15 +354,20 @@ struct World {
     crash_at: Vec<CrashAt>,
     crashes: usize,
     double: bool,
+    /// Sandboxes that may still be lost.
+    losses: usize,
+    short_of_time: bool,
+    settled_after_end: bool,
 }
 
 impl World {
     fn new(seed: u64, crash_at: Vec<CrashAt>, double: bool) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let program = Program::random(&mut random);
+        let short_of_time = random.chance(12);
         let limits = Limits {
             approval_window_ms: 10_000,
-            execution_timeout_ms: 1_000_000_000,
+            execution_timeout_ms: if short_of_time { 60 } else { 1_000_000_000 },
             suspend_after_ms: 100,
             recovery_ms: 50,
             in_flight: 1 + random.below(3),
@@ -310,6 +383,7 @@ impl World {
             stored_row: None,
             stored_calls: BTreeMap::new(),
             stored_pauses: BTreeMap::new(),
+            stored_output: Output::default(),
             execution: None,
             sandbox: None,
             events: Vec::new(),
@@ -322,6 +396,9 @@ impl World {
             crash_at,
             crashes: 0,
             double,
+            losses: 4,
+            short_of_time,
+            settled_after_end: false,
         }
     }
 
@@ -345,9 +422,25 @@ impl World {
                 self.load()?;
                 continue;
             };
-            let over = execution.row().status.is_over();
+            let over = execution.row().status.is_over() && !execution.row().settling;
             if over && self.events.is_empty() {
-                return Ok(());
+                return self.check_end();
+            }
+            if self.random.chance(4) {
+                let moment = self.moment();
+                let effects = self.execution.as_mut().map(|execution| execution.report_sleep(&moment));
+                self.perform(effects.unwrap_or_default())?;
+                continue;
+            }
+            if self.random.chance(2)
+                && self.losses > 0
+                && let Some(sandbox) = &self.sandbox
+            {
+                self.losses -= 1;
+                self.events.push(Event::Lost(sandbox.attempt));
+            }
+            if self.random.chance(5) {
+                self.events.push(Event::Wake);
             }
             if self.random.chance(12) {
                 self.somebody_decides()?;
@@ -358,9 +451,9 @@ impl World {
                 *self.binding_version.entry(seq).or_default() += 1;
             }
             if self.events.is_empty() {
-                let alarm = self.execution.as_ref().and_then(|e| e.next_alarm(self.now));
+                let alarm = self.execution.as_ref().and_then(|e| e.next_alarm(self.now, false));
                 match alarm {
-                    _ if over => return Ok(()),
+                    _ if over => return self.check_end(),
                     None => return Err(Violation("stuck: no event and no alarm".to_owned())),
                     Some(at) => {
                         self.now = self.now.max(at);
@@ -390,6 +483,13 @@ impl World {
             Event::Resolved(seq, resolution) => execution.resolved(&moment, seq, resolution),
             Event::Settled(seq, result) => execution.settled(&moment, seq, result),
             Event::Wake => execution.wake(&moment),
+            Event::Lost(attempt) => {
+                if self.sandbox.as_ref().is_some_and(|sandbox| sandbox.attempt == attempt) {
+                    self.sandbox = None;
+                    self.events.retain(|event| !matches!(event, Event::Turn(turn) if turn.attempt == attempt));
+                }
+                execution.sandbox_lost(&moment, attempt, "it ended")
+            }
             Event::Arrives(seq) => {
                 let result = self.tool_acts(seq)?;
                 self.events.push(Event::Settled(seq, result));
@@ -520,6 +620,7 @@ impl World {
                     for write in writes {
                         match write {
                             Write::Execution(row) => self.stored_row = Some(row),
+                            Write::Output(row) => self.stored_output = row,
                             Write::Call(row) => {
                                 self.stored_calls.insert(row.seq, row);
                             }
@@ -538,7 +639,8 @@ impl World {
                 }
                 Effect::Answer(reply) => {
                     let Some(mut sandbox) = self.sandbox.take() else {
-                        return Err(Violation("an answer to no sandbox".to_owned()));
+                        // It was lost, and the engine is about to hear of it.
+                        continue;
                     };
                     sandbox.deliver(&reply.deliveries);
                     let turn = sandbox.turn();
@@ -594,9 +696,10 @@ impl World {
             row,
             self.stored_calls.values().cloned().collect(),
             self.stored_pauses.values().cloned().collect(),
+            self.stored_output.clone(),
             self.limits,
         );
-        let alarm = execution.next_alarm(self.now);
+        let alarm = execution.next_alarm(self.now, false);
         if let Some(at) = alarm {
             self.now = self.now.max(at);
             self.events.push(Event::Wake);
@@ -621,13 +724,31 @@ impl World {
         Ok(())
     }
 
+    /// Invariant 4: nothing is left open. And what the program said is there: all of it, or, where it did not come to an end
+    /// of its own, the beginning.
+    fn check_end(&self) -> Result<(), Violation> {
+        if let Some(call) = self.stored_calls.values().find(|call| call.is_open()) {
+            return Err(Violation(format!("call {} is still open after the end", call.seq)));
+        }
+        let Some(outcome) = self.stored_row.as_ref().and_then(|row| row.outcome.clone()) else {
+            return Err(Violation("an end without an outcome".to_owned()));
+        };
+        let all = log_lines(&self.transcript);
+        let own_end = matches!(outcome.error.as_ref().map(|error| error.code.as_str()), None | Some("exception"));
+        if !all.starts_with(&outcome.logs) || (own_end && all.len() != outcome.logs.len()) {
+            return Err(Violation(format!("the program said {all:?}, kept is {:?}", outcome.logs)));
+        }
+        Ok(())
+    }
+
     /// Invariant 5: what was reported once never changes.
     fn check(&mut self) -> Result<(), Violation> {
         let Some(execution) = &self.execution else { return Ok(()) };
+        self.settled_after_end |= execution.row().settling;
         if let Some(outcome) = &execution.row().outcome {
             let code = outcome.error.as_ref().map(|error| error.code.as_str());
             let own_end = matches!(code, None | Some("exception"));
-            if !own_end && code != Some("cancelled") {
+            if !own_end && code != Some("cancelled") && !(self.short_of_time && code == Some("timeout")) {
                 return Err(Violation(format!("a sound program ended with {code:?}")));
             }
             let dropped = |call: &CallRow| call.result.as_ref().is_some_and(|result| result.contains("execution_over"));
@@ -667,7 +788,7 @@ fn run_world(seed: u64, crash_at: &[CrashAt], double: bool) -> World {
 }
 
 fn crash_points() -> usize {
-    std::env::var("SIMULATION_CRASH_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+    std::env::var("SIMULATION_CRASH_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000)
 }
 
 fn first_seed() -> u64 {
@@ -707,15 +828,22 @@ fn crash_after_crash_keeps_the_invariants() {
 #[test]
 fn the_simulation_reaches_what_it_is_about() {
     let (mut gated, mut unknown, mut declined, mut completed, mut asked_again) = (0, 0, 0, 0, 0);
-    for seed in 1..400 {
+    let (mut slept, mut cleared, mut late, mut timed_out, mut settled_later) = (0, 0, 0, 0, 0);
+    for seed in 1..600 {
         let world = run_world(seed, &[CrashAt::After(usize::try_from(seed % 20).unwrap())], true);
         let text = format!("{:?}", world.stored_calls);
         gated += usize::from(!world.accepted.is_empty());
         unknown += usize::from(text.contains("outcome_unknown"));
         declined += usize::from(text.contains("declined"));
         asked_again += usize::from(text.contains("shown_before: Some"));
+        let timers = || world.stored_calls.values().filter(|call| call.due.is_some());
+        slept += usize::from(timers().any(|call| call.order.is_some()));
+        cleared += usize::from(timers().any(|call| call.order.is_none()));
+        late += usize::from(world.stored_pauses.values().any(|pause| pause.reported.is_empty()));
+        timed_out += usize::from(format!("{:?}", world.stored_row).contains("\"timeout\""));
+        settled_later += usize::from(world.settled_after_end);
         let status = world.stored_row.as_ref().map(|row| row.status);
-        completed += usize::from(status == Some(super::ExecutionStatus::Completed));
+        completed += usize::from(status == Some(ExecutionStatus::Completed));
     }
     for (what, count) in [
         ("accepted calls", gated),
@@ -723,7 +851,12 @@ fn the_simulation_reaches_what_it_is_about() {
         ("declined calls", declined),
         ("completed programs", completed),
         ("calls asked again", asked_again),
+        ("timers that fired", slept),
+        ("timers that were cleared", cleared),
+        ("sleeps that were reported", late),
+        ("programs out of time", timed_out),
+        ("calls settled after the end", settled_later),
     ] {
-        assert!(count > 3, "{what}: {count}");
+        assert!(count > 1, "{what}: {count}");
     }
 }

@@ -1,5 +1,7 @@
 //! Single transitions, as stories: what one input leads to.
 
+mod timers;
+
 use std::rc::Rc;
 
 use super::*;
@@ -37,23 +39,35 @@ impl Story {
             address: (*address).to_owned(),
             arguments: Ok((*arguments).into()),
             line: None,
+            timer: None,
         });
         let calls = calls.collect();
         self.raw_turn(calls, finish)
     }
 
     fn raw_turn(&mut self, calls: Vec<IssuedCall>, finish: Option<&str>) -> Vec<Effect> {
+        let finish = finish.map(|result| Finish { result: Ok(Some(result.to_owned())), warnings: Vec::new() });
+        self.whole_turn(Turn { calls, finish, ..silent_turn() })
+    }
+
+    /// The next turn of the sandbox that runs, with all that it says.
+    fn whole_turn(&mut self, turn: Turn) -> Vec<Effect> {
         let moment = self.moment();
         let number = self.turns;
         self.turns += 1;
-        let finish = finish.map(|result| Finish {
-            result: Ok(Some(result.to_owned())),
-            emitted: Vec::new(),
-            logs: Vec::new(),
-            logs_cut: false,
-        });
         let attempt = self.execution.row().attempts;
-        self.execution.turn(&moment, Turn { attempt, number, calls, finish })
+        self.execution.turn(&moment, Turn { attempt, number, ..turn })
+    }
+
+    /// A turn that starts timers of these lengths and clears others.
+    fn timers(&mut self, lengths: &[u64], cleared: &[u32]) -> Vec<Effect> {
+        let first = u32::try_from(self.execution.calls().len()).unwrap();
+        let calls = lengths.iter().zip(first..).map(|(length, seq)| timer(seq, *length)).collect();
+        self.whole_turn(Turn { calls, cleared: cleared.to_vec(), ..silent_turn() })
+    }
+
+    fn wakes_at(&self) -> Option<Millis> {
+        self.execution.next_alarm(self.now, false)
     }
 
     fn resolve(&mut self, seq: u32, ask: bool, digest: &str) -> Vec<Effect> {
@@ -89,6 +103,7 @@ impl Story {
             self.execution.row().clone(),
             self.execution.calls().to_vec(),
             self.execution.pauses().to_vec(),
+            self.execution.output().clone(),
             limits,
         );
         self.turns = 0;
@@ -110,6 +125,32 @@ impl Story {
         assert_eq!(story.execution.row().status, ExecutionStatus::Waiting);
         story
     }
+}
+
+fn silent_turn() -> Turn {
+    Turn {
+        attempt: 0,
+        number: 0,
+        calls: Vec::new(),
+        cleared: Vec::new(),
+        output: Output::default(),
+        output_is_whole: false,
+        finish: None,
+    }
+}
+
+fn timer(seq: u32, length: u64) -> IssuedCall {
+    IssuedCall {
+        seq,
+        address: "sleep".to_owned(),
+        arguments: Ok(format!("{{\"ms\":{length}}}").into()),
+        line: None,
+        timer: Some(length),
+    }
+}
+
+fn said(text: &str) -> Output {
+    Output { logs: vec![LogLine { level: "log".to_owned(), text: text.to_owned() }], ..Output::default() }
 }
 
 fn shown(digest: &str) -> ShownCall {
@@ -213,7 +254,7 @@ fn a_decision_only_writes_and_asks_for_the_alarm() {
     let pause = story.open_pause();
     let effects = story.accept_all(&pause).unwrap();
     assert!(matches!(effects.as_slice(), [Effect::Commit(_)]), "{effects:?}");
-    assert_eq!(story.execution.next_alarm(story.now), Some(story.now));
+    assert_eq!(story.wakes_at(), Some(story.now));
 }
 
 #[test]
@@ -277,7 +318,7 @@ fn waiting_costs_no_alarm_before_the_window_ends() {
     let mut story = Story::paused();
     let end = story.now + Limits::default().approval_window_ms;
     story.restart();
-    assert_eq!(story.execution.next_alarm(story.now), Some(end));
+    assert_eq!(story.wakes_at(), Some(end));
 }
 
 #[test]
@@ -320,6 +361,7 @@ fn a_program_that_does_other_things_when_it_is_run_again_fails() {
             address: (*address).to_owned(),
             arguments: Ok((*arguments).into()),
             line: None,
+            timer: None,
         });
         let calls = calls.collect();
         story.raw_turn(calls, None);
@@ -330,7 +372,7 @@ fn a_program_that_does_other_things_when_it_is_run_again_fails() {
 #[test]
 fn a_sandbox_that_forges_numbers_is_stopped() {
     let mut story = Story::start();
-    let call = |seq| IssuedCall { seq, address: "a.x".to_owned(), arguments: Ok("{}".into()), line: None };
+    let call = |seq| IssuedCall { seq, address: "a.x".to_owned(), arguments: Ok("{}".into()), line: None, timer: None };
     story.raw_turn(vec![call(0), call(0)], None);
     assert_eq!(story.error_code(), "sandbox_protocol");
 }
@@ -415,7 +457,7 @@ fn a_lost_sandbox_is_started_again_after_a_while_and_not_for_ever() {
         let moment = story.moment();
         let effects = story.execution.sandbox_lost(&moment, attempt, "it ended");
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
-        if let Some(at) = story.execution.next_alarm(story.now) {
+        if let Some(at) = story.wakes_at() {
             assert!(at > story.now);
             story.now = at;
             assert!(story.wake().iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
@@ -479,6 +521,7 @@ fn call_row_format_unchanged() {
         line: Some(7),
         status: CallStatus::Waiting,
         issued_at: 5,
+        due: None,
         idempotent: false,
         shown: None,
         shown_before: None,
@@ -495,6 +538,30 @@ fn call_row_format_unchanged() {
     );
     assert_eq!(serde_json::to_string(&row).unwrap(), text);
     assert_eq!(serde_json::from_str::<CallRow>(text).unwrap(), row);
+}
+
+#[test]
+fn execution_and_timer_rows_format_unchanged() {
+    let story = Story::start();
+    let row = ExecutionRow { settling: true, status: ExecutionStatus::Sleeping, ..story.execution.row().clone() };
+    let text = concat!(
+        r#"{"id":"e","status":"sleeping","createdAt":1000,"seed":"00000000000000000000000000000000","prelude":1,"#,
+        r#""attempts":1,"attemptsWithoutProgress":1,"ranMs":0,"runningSince":1000,"nextOrder":0,"journalBytes":0,"#,
+        r#""settling":true}"#
+    );
+    assert_eq!(serde_json::to_string(&row).unwrap(), text);
+    assert_eq!(serde_json::from_str::<ExecutionRow>(text).unwrap(), row);
+    let mut story = Story::start();
+    story.timers(&[50], &[]);
+    let text = concat!(
+        r#"{"seq":0,"address":"sleep","arguments":"{\"ms\":50}","status":"sleeping","issuedAt":1000,"due":1050,"#,
+        r#""idempotent":false,"sends":0}"#
+    );
+    assert_eq!(serde_json::to_string(&story.execution.calls()[0]).unwrap(), text);
+    let output = Output { logs_cut: true, emitted: vec!["1".to_owned()], ..said("a") };
+    let text = r#"{"emitted":["1"],"logs":[{"level":"log","text":"a"}],"logsCut":true}"#;
+    assert_eq!(serde_json::to_string(&output).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Output>(text).unwrap(), output);
 }
 
 #[test]

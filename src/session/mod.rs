@@ -3,12 +3,14 @@
 //! Pure: the stored values and the time go in, decisions come out.
 
 pub mod alarm;
+pub mod content;
 pub mod direct;
 pub mod failure;
 pub mod id;
 mod meta;
 mod mode;
 pub mod question;
+pub mod results;
 pub mod stream;
 pub mod tools;
 

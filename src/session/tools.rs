@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+use super::content::emitted_content;
 use super::direct::outcome_result;
 use super::{ElicitationMode, SessionMeta};
 use crate::engine::{ExecutionStatus, Outcome, PauseReport, PendingCall, Report};
@@ -77,7 +78,7 @@ pub fn resume_tool() -> Value {
 const EXECUTE_DESCRIPTION: &str = "Run a TypeScript program that calls tools; end it with `return value`. \
 Find tools first: `return await tools.search({ query: \"delete item\" })`, then `tools.describe({ address })` for the exact shapes. \
 Call them as `await tools.<source>.<tool>({ ... })`. A call never throws: it gives `{ ok: true, data }` or `{ ok: false, error: { code, message } }`. \
-Calls may run in parallel with Promise.all. There is no network, no import and no timer.\n\
+Calls may run in parallel with Promise.all. There is no network and no import; `await sleep(ms)` and setTimeout work, also for hours.\n\
 A risky call waits for a person: the result then has status `user_approval_required` with an `approvalUrl`. \
 Show that link to the user and call `resume` with the `executionId`; do not run the program again.";
 
@@ -154,6 +155,8 @@ pub struct ReportContext<'a> {
     pub still_waiting: bool,
     /// Whether it is one direct tool call rather than a program.
     pub direct: bool,
+    /// By what name a program can read the result.
+    pub result_id: &'a str,
 }
 
 /// A report as a tool result.
@@ -163,12 +166,34 @@ pub fn report_result(report: &Report, execution_id: &str, context: ReportContext
         Report::Ended { outcome, .. } if context.direct && outcome.error.is_none() => {
             outcome_result(outcome.result.as_deref().unwrap_or("null"))
         }
-        Report::Ended { status, outcome } => ended_result(*status, outcome),
+        Report::Ended { status, outcome } => ended_result(*status, outcome, context.result_id),
+        Report::Sleeping { wakes_at, .. } => sleeping_result(*wakes_at, execution_id),
+        Report::Running { .. } => running_result(execution_id),
         Report::Paused(pause) => match context.mode {
             ElicitationMode::Browser | ElicitationMode::Native => browser_result(pause, execution_id, context),
             ElicitationMode::Model => model_result(pause, execution_id, context),
         },
     }
+}
+
+/// The program sleeps for longer than a request is kept open.
+fn sleeping_result(wakes_at: u64, execution_id: &str) -> String {
+    let wakes = iso_time(wakes_at);
+    let text = format!(
+        "The program sleeps until {wakes} and then goes on by itself. Nobody has to decide anything. Call resume with the \
+         executionId, then or later, to get its result; do not run it again.\nexecutionId: {execution_id}"
+    );
+    let structured = json!({ "status": "sleeping", "executionId": execution_id, "wakesAt": wakes });
+    text_result(&text, Some(&structured), false)
+}
+
+/// It runs for longer than a request is kept open.
+fn running_result(execution_id: &str) -> String {
+    let text = format!(
+        "The program is still running; nobody has to decide anything now. Call resume with the executionId again to get its \
+         result; do not run it again.\nexecutionId: {execution_id}"
+    );
+    text_result(&text, Some(&json!({ "status": "running", "executionId": execution_id })), false)
 }
 
 /// `resume` with an id that leads nowhere.
@@ -265,11 +290,10 @@ fn arguments_value(arguments: &Rc<str>, room: usize) -> Value {
     serde_json::from_str(arguments).unwrap_or(Value::Null)
 }
 
-fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
+fn ended_result(status: ExecutionStatus, outcome: &Outcome, result_id: &str) -> String {
     let mut structured = Map::new();
     let logs: Vec<Value> = outcome.logs.iter().map(|line| json!({ "level": line.level, "text": line.text })).collect();
-    let emitted: Vec<Value> =
-        outcome.emitted.iter().map(|text| serde_json::from_str(text).unwrap_or(Value::Null)).collect();
+    let (blocks, emitted) = emitted_content(&outcome.emitted);
     let (text, is_error) = if let Some(error) = &outcome.error {
         structured.insert("status".to_owned(), json!("error"));
         let value = json!({ "code": error.code, "message": error.message, "line": error.line });
@@ -285,7 +309,11 @@ fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
             structured.insert("resultPreview".to_owned(), json!(shortened(result, TEXT_LIMIT)));
             structured.insert("resultCharacters".to_owned(), json!(result.chars().count()));
         }
-        (plain_text(result), false)
+        let text = plain_text(result);
+        if text.len() > TEXT_LIMIT {
+            structured.insert("resultId".to_owned(), json!(result_id));
+        }
+        (text, false)
     };
     if status == ExecutionStatus::Cancelled {
         structured.insert("cancelled".to_owned(), json!(true));
@@ -297,7 +325,23 @@ fn ended_result(status: ExecutionStatus, outcome: &Outcome) -> String {
     if outcome.logs_cut {
         structured.insert("logsCut".to_owned(), json!(true));
     }
-    text_result(&cut(&text), Some(&Value::Object(structured)), is_error)
+    let mut content = vec![json!({ "type": "text", "text": cut_result(&text, result_id) })];
+    content.extend(blocks);
+    json!({ "content": content, "structuredContent": structured, "isError": is_error }).to_string()
+}
+
+/// The beginning of a text, and how to get the rest.
+fn cut_result(text: &str, result_id: &str) -> String {
+    let length = text.chars().count();
+    if length <= TEXT_LIMIT {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(TEXT_LIMIT).collect();
+    let left = length - TEXT_LIMIT;
+    format!(
+        "{kept}\n… {left} of {length} characters were cut. Return less, or let a program read the rest: \
+         (await tools.results.read({{ id: \"{result_id}\", offset: {TEXT_LIMIT} }})).data.text"
+    )
 }
 
 /// The text of a result: a string as it is, everything else as indented JSON.
@@ -336,14 +380,18 @@ mod tests {
             logs: Vec::new(),
             logs_cut: false,
         };
-        let result: Value = serde_json::from_str(&ended_result(ExecutionStatus::Completed, &outcome)).unwrap();
+        let result: Value = serde_json::from_str(&ended_result(ExecutionStatus::Completed, &outcome, "r1")).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(
-            text.ends_with("270000 of 300000 characters were cut. Return less, or a part."),
+            text.ends_with(
+                "270000 of 300000 characters were cut. Return less, or let a program read the rest: \
+                 (await tools.results.read({ id: \"r1\", offset: 30000 })).data.text"
+            ),
             "{}",
             &text[text.len() - 200..]
         );
         assert!(result["structuredContent"].get("result").is_none());
         assert_eq!(result["structuredContent"]["resultCharacters"], 300_002);
+        assert_eq!(result["structuredContent"]["resultId"], "r1");
     }
 }

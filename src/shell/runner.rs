@@ -7,13 +7,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::spawn_local;
 use worker::{Env, State};
 
-use super::clock::now;
+use super::clock::{now, sleep};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
@@ -22,16 +23,22 @@ use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use crate::approval::Route;
 use crate::config::Settings;
-use crate::engine::{Boot, Delivery, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn, Write};
+use crate::engine::{
+    Boot, CallError, Delivery, Effect, Execution, ExecutionStatus, Moment, Output, ProgramRow, Reply, Resolution, Turn,
+    Write, ok_result,
+};
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
+use crate::session::results::{READ_RESULT, parse_read, part_of_result};
 
 /// Executions of one session that may be open at once.
 pub(crate) const OPEN_EXECUTIONS: usize = 64;
 /// Executions that ended and can still be asked for, in one session.
 const ENDED_EXECUTIONS: u32 = 200;
-/// Sandboxes in one object.
-pub(crate) const SANDBOXES: usize = 8;
+/// Sandboxes in one object; programs beyond that wait for their turn.
+const SANDBOXES: usize = 8;
+/// Bytes of the journals of all open executions of one session.
+const OPEN_BYTES: u64 = 64 << 20;
 
 /// An execution in memory.
 pub(crate) struct Live {
@@ -41,6 +48,10 @@ pub(crate) struct Live {
     caller: Caller,
     sandbox: RefCell<Option<Machine>>,
     prepared: RefCell<HashMap<u32, Prepared>>,
+    /// When something in memory wakes it, because a timer is due then.
+    dozes_until: Cell<Option<u64>>,
+    /// Lines of its console that were offered to the client already.
+    pub(crate) told_logs: Cell<usize>,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
 }
@@ -49,6 +60,8 @@ pub(crate) struct Live {
 enum Machine {
     /// A Dynamic Worker.
     Sandbox(Sandbox),
+    /// None yet: it waits until another one ends.
+    Queued(Boot),
     /// Nothing but its one call.
     Direct { attempt: u32, turns: u32 },
 }
@@ -57,6 +70,7 @@ impl Machine {
     fn attempt(&self) -> u32 {
         match self {
             Self::Sandbox(sandbox) => sandbox.attempt,
+            Self::Queued(boot) => boot.attempt,
             Self::Direct { attempt, .. } => *attempt,
         }
     }
@@ -93,6 +107,13 @@ pub(crate) struct Driver(Rc<Runner>);
 impl Drop for Driver {
     fn drop(&mut self) {
         self.0.drivers.set(self.0.drivers.get().saturating_sub(1));
+        if self.0.drivers.get() == 0 {
+            // Nothing keeps the object in memory any more: what slept there is left to the alarm.
+            for live in self.0.open() {
+                live.dozes_until.set(None);
+            }
+            self.0.rearm();
+        }
     }
 }
 
@@ -132,6 +153,9 @@ impl Runner {
 
     pub(crate) fn drive(self: &Rc<Self>) -> Driver {
         self.drivers.set(self.drivers.get() + 1);
+        for live in self.open() {
+            self.doze(&live);
+        }
         Driver(Rc::clone(self))
     }
 
@@ -157,6 +181,8 @@ impl Runner {
             caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
+            dozes_until: Cell::new(None),
+            told_logs: Cell::new(0),
             lost: Cell::new(false),
         });
         self.live.borrow_mut().insert(id, Rc::clone(&live));
@@ -185,7 +211,9 @@ impl Runner {
             |row: &str| StoreError::Corrupt { row: format!("{row} of {id}"), problem: "it is missing".to_owned() };
         let row = self.store.execution(id)?.ok_or_else(|| corrupt("execution"))?;
         let program = self.store.program(id)?.ok_or_else(|| corrupt("program"))?;
-        let engine = Execution::restore(row, self.store.calls(id)?, self.store.pauses(id)?, self.settings.limits);
+        let (calls, pauses, output) = (self.store.calls(id)?, self.store.pauses(id)?, self.store.output(id)?);
+        let told_logs = output.logs.len();
+        let engine = Execution::restore(row, calls, pauses, output, self.settings.limits);
         let caller = Caller { trace: program.trace.clone(), ..caller.clone() };
         Ok(Rc::new(Live {
             id: id.to_owned(),
@@ -194,6 +222,8 @@ impl Runner {
             caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
+            dozes_until: Cell::new(None),
+            told_logs: Cell::new(told_logs),
             lost: Cell::new(false),
         }))
     }
@@ -230,17 +260,54 @@ impl Runner {
         self.live.borrow().values().cloned().collect()
     }
 
-    /// Sandboxes in memory.
-    pub(crate) fn sandboxes(&self) -> usize {
+    /// Bytes of the journals of everything that is not over.
+    fn open_bytes(&self) -> u64 {
+        self.live.borrow().values().map(|live| live.engine.borrow().row().journal_bytes).sum()
+    }
+
+    /// Whether another execution may be started.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open_count() < OPEN_EXECUTIONS && self.open_bytes() < OPEN_BYTES
+    }
+
+    fn open_count(&self) -> usize {
+        self.live.borrow().len()
+    }
+
+    fn sandboxes(&self) -> usize {
         let runs = |live: &&Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Sandbox(_)));
         self.live.borrow().values().filter(runs).count()
     }
 
-    /// Drops the programs that wait from memory, so that another one has room.
-    pub(crate) fn suspend_waiting(self: &Rc<Self>) {
-        for live in self.open() {
-            self.step(&live, |engine, _| engine.suspend());
-        }
+    /// Gives the programs that queue their sandboxes, as far as there is room. Those that wait make room: theirs is a cache.
+    /// Not at once: this is in the middle of a step.
+    fn serve_queue_later(self: &Rc<Self>) {
+        let runner = Rc::clone(self);
+        spawn_local(async move {
+            let queued = |live: &Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Queued(_)));
+            let Some(next) = runner.open().into_iter().find(queued) else { return };
+            if runner.sandboxes() >= SANDBOXES {
+                let rests = |live: &Rc<Live>| {
+                    let status = live.engine.borrow().row().status;
+                    matches!(status, ExecutionStatus::Waiting | ExecutionStatus::Sleeping)
+                        && matches!(*live.sandbox.borrow(), Some(Machine::Sandbox(_)))
+                };
+                // Its end serves the queue again.
+                if let Some(live) = runner.open().into_iter().find(rests) {
+                    runner.step(&live, |engine, _| engine.suspend());
+                }
+                return;
+            }
+            let boot = match next.sandbox.borrow_mut().take() {
+                Some(Machine::Queued(boot)) => boot,
+                other => {
+                    *next.sandbox.borrow_mut() = other;
+                    return;
+                }
+            };
+            runner.open_sandbox(&next, &boot);
+            runner.serve_queue_later();
+        });
     }
 
     /// Lets every execution look at the time and at decisions.
@@ -275,7 +342,7 @@ impl Runner {
 
     /// Whether an execution is on its way by itself.
     pub(crate) fn is_busy(&self) -> bool {
-        self.live.borrow().values().any(|live| live.engine.borrow().is_busy())
+        self.live.borrow().values().any(|live| live.dozes_until.get().is_some() || live.engine.borrow().is_busy())
     }
 
     // ---- steps --------------------------------------------------------------------------------
@@ -287,8 +354,12 @@ impl Runner {
         }
         match Self::moment() {
             Ok(moment) => {
+                let room = OPEN_BYTES.saturating_sub(self.open_bytes());
+                live.engine.borrow_mut().limit_journal(room);
                 let effects = input(&mut live.engine.borrow_mut(), &moment);
                 self.carry_out(live, effects);
+                self.tidy(live);
+                self.doze(live);
             }
             Err(error) => self.lose(live, &error.to_string()),
         }
@@ -304,6 +375,7 @@ impl Runner {
         let moment = Self::moment()?;
         let result = input(&mut live.engine.borrow_mut(), &moment);
         let result = result.map(|effects| self.carry_out(live, effects));
+        self.tidy(live);
         self.rearm();
         if live.lost.get() {
             return Err(worker::Error::RustError("the decision could not be stored".to_owned()));
@@ -321,7 +393,7 @@ impl Runner {
                     }
                     log_expired(&live.id, &writes);
                 }
-                Effect::StartSandbox(boot) => self.start_sandbox(live, &boot),
+                Effect::StartSandbox(boot) => self.start_sandbox(live, boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
                     match live.sandbox.borrow_mut().as_mut().filter(|machine| machine.attempt() == attempt) {
                         Some(Machine::Sandbox(sandbox)) => sandbox.answer(&deliveries),
@@ -329,10 +401,10 @@ impl Runner {
                             self.direct_turn_later(live, attempt, *turns, &deliveries);
                             *turns += 1;
                         }
-                        None => {}
+                        Some(Machine::Queued(_)) | None => {}
                     }
                 }
-                Effect::DropSandbox { attempt } => Self::drop_sandbox(live, attempt),
+                Effect::DropSandbox { attempt } => self.drop_sandbox(live, attempt),
                 Effect::Resolve { seq } => self.spawn_resolve(live, seq),
                 Effect::Invoke { seq } => self.spawn_invoke(live, seq),
                 Effect::Report => self.reported(live),
@@ -365,18 +437,69 @@ impl Runner {
                 "replays": row.attempts.saturating_sub(1),
             }),
         );
-        if row.status.is_over() {
+    }
+
+    /// What has ended, with nothing of it on its way, is not kept in memory.
+    fn tidy(&self, live: &Rc<Live>) {
+        let over = {
+            let engine = live.engine.borrow();
+            engine.row().status.is_over() && !engine.row().settling
+        };
+        if over {
             self.live.borrow_mut().remove(&live.id);
         }
     }
 
-    fn start_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: &Boot) {
+    /// Wakes an execution when its next timer is due, where that is soon and something keeps the object in memory anyway;
+    /// otherwise the alarm does.
+    fn doze(self: &Rc<Self>, live: &Rc<Live>) {
+        let due = {
+            let engine = live.engine.borrow();
+            engine.wakes_at().filter(|_| !engine.row().status.is_over())
+        };
+        let soon = now().saturating_add(self.settings.limits.suspend_after_ms);
+        let Some(at) = due.filter(|at| *at <= soon && self.drivers.get() > 0) else {
+            live.dozes_until.set(None);
+            return;
+        };
+        if live.dozes_until.replace(Some(at)).is_some_and(|earlier| earlier == at) {
+            return;
+        }
+        let (runner, live) = (Rc::clone(self), Rc::clone(live));
+        spawn_local(async move {
+            sleep(Duration::from_millis(at.saturating_sub(now()))).await;
+            if live.dozes_until.get() == Some(at) {
+                live.dozes_until.set(None);
+                runner.wake(&live);
+            }
+        });
+    }
+
+    fn start_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: Boot) {
         let attempt = boot.attempt;
         if live.program.direct.is_some() {
             *live.sandbox.borrow_mut() = Some(Machine::Direct { attempt, turns: 1 });
             self.direct_turn_later(live, attempt, 0, &boot.settled);
             return;
         }
+        *live.sandbox.borrow_mut() = Some(Machine::Queued(boot));
+        if self.sandboxes() < SANDBOXES && !self.others_queue(live) {
+            let boot = live.sandbox.borrow_mut().take();
+            if let Some(Machine::Queued(boot)) = boot {
+                self.open_sandbox(live, &boot);
+            }
+        } else {
+            self.serve_queue_later();
+        }
+    }
+
+    fn others_queue(&self, own: &Rc<Live>) -> bool {
+        let queues = |live: &Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Queued(_)));
+        self.live.borrow().values().any(|live| live.id != own.id && queues(live))
+    }
+
+    fn open_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: &Boot) {
+        let attempt = boot.attempt;
         let Some(loader) = loader(&self.env) else {
             self.sandbox_lost_later(live, attempt, "this account has no Worker Loader binding");
             return;
@@ -398,7 +521,8 @@ impl Runner {
             };
             spawn_local(async move { runner.sandbox_lost(&live, attempt, &reason) });
         };
-        match Sandbox::start(&loader, &id, &live.program, boot, on_turn, on_lost) {
+        let prelude = live.engine.borrow().row().prelude;
+        match Sandbox::start(&loader, &id, (&live.program, prelude), boot, on_turn, on_lost) {
             Ok(sandbox) => *live.sandbox.borrow_mut() = Some(Machine::Sandbox(sandbox)),
             Err(reason) => self.sandbox_lost_later(live, attempt, &reason),
         }
@@ -410,7 +534,16 @@ impl Runner {
         let (calls, finish) = direct.turn(results, number > 0);
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
-            runner.step(&live, |engine, moment| engine.turn(moment, Turn { attempt, number, calls, finish }));
+            let turn = Turn {
+                attempt,
+                number,
+                calls,
+                cleared: Vec::new(),
+                output: Output::default(),
+                output_is_whole: false,
+                finish,
+            };
+            runner.step(&live, |engine, moment| engine.turn(moment, turn));
         });
     }
 
@@ -424,14 +557,16 @@ impl Runner {
         log("mcp_sandbox_lost", json!({ "executionId": live.id, "attempt": attempt }));
         if live.sandbox.borrow().as_ref().is_some_and(|machine| machine.attempt() == attempt) {
             *live.sandbox.borrow_mut() = None;
+            self.serve_queue_later();
         }
         self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason));
     }
 
-    fn drop_sandbox(live: &Live, attempt: u32) {
+    fn drop_sandbox(self: &Rc<Self>, live: &Live, attempt: u32) {
         let machine = live.sandbox.borrow_mut().take_if(|machine| machine.attempt() == attempt);
         if let Some(machine) = machine {
             machine.end();
+            self.serve_queue_later();
         }
     }
 
@@ -448,12 +583,11 @@ impl Runner {
             sandbox.turns += 1;
             number
         };
-        match parse_turn(text, &live.program.lines) {
-            Ok((calls, finish)) => {
-                self.step(live, |engine, moment| engine.turn(moment, Turn { attempt, number, calls, finish }));
-            }
+        let prelude = live.engine.borrow().row().prelude;
+        match parse_turn(text, &live.program.lines, (attempt, number), prelude) {
+            Ok(turn) => self.step(live, |engine, moment| engine.turn(moment, turn)),
             Err(reason) => {
-                Self::drop_sandbox(live, attempt);
+                self.drop_sandbox(live, attempt);
                 self.sandbox_lost(live, attempt, &reason);
             }
         }
@@ -469,6 +603,14 @@ impl Runner {
             },
             None => return,
         };
+        if call.address == READ_RESULT {
+            let (runner, live) = (Rc::clone(self), Rc::clone(live));
+            spawn_local(async move {
+                let resolution = runner.read_result(&call.arguments);
+                runner.step(&live, |engine, moment| engine.resolved(moment, seq, resolution));
+            });
+            return;
+        }
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
             let (resolution, prepared) = resolve(&runner.env, &live.caller, &call).await;
@@ -477,6 +619,20 @@ impl Runner {
             }
             runner.step(&live, |engine, moment| engine.resolved(moment, seq, resolution));
         });
+    }
+
+    /// `tools.results.read({ id, offset })`: a part of what an earlier program of this session returned. No tool is asked.
+    fn read_result(&self, arguments: &str) -> Resolution {
+        let asked = match parse_read(arguments) {
+            Ok(asked) => asked,
+            Err(message) => return Resolution::Refused(CallError::new("invalid_tool_arguments", message)),
+        };
+        let result = self.store.outcome(&asked.id).ok().flatten().and_then(|outcome| outcome.result);
+        let Some(result) = result else {
+            let message = "There is no such result in this session. It may have been forgotten; run its program again.";
+            return Resolution::Refused(CallError::new("result_not_found", message));
+        };
+        Resolution::Answered(ok_result(&part_of_result(&result, asked.offset)))
     }
 
     fn spawn_invoke(self: &Rc<Self>, live: &Rc<Live>, seq: u32) {
@@ -523,9 +679,13 @@ impl Runner {
         Ok(AlarmState {
             last_activity: self.last_activity.get(),
             terminated_at: self.terminated_at.get(),
-            execution: live.values().filter_map(|live| live.engine.borrow().next_alarm(now)).min(),
-            waiting: status(ExecutionStatus::Waiting),
-            running: status(ExecutionStatus::Running),
+            execution: live
+                .values()
+                .filter_map(|live| live.engine.borrow().next_alarm(now, live.dozes_until.get().is_some()))
+                .min(),
+            waiting: status(ExecutionStatus::Waiting) + status(ExecutionStatus::Sleeping),
+            running: status(ExecutionStatus::Running)
+                + live.values().filter(|live| live.engine.borrow().row().settling).count(),
             retention: [
                 self.store.oldest_end()?.map(|at| at.saturating_add(self.retention_ms())),
                 self.store.oldest_stream_end()?.map(|at| at.saturating_add(self.settings.stream_retention_ms)),

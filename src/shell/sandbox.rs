@@ -10,13 +10,15 @@ use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::*;
 use worker::Env;
 
-use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, ProgramError, ProgramRow};
+use crate::engine::{Boot, Delivery, Finish, IssuedCall, LogLine, Output, ProgramError, ProgramRow, Turn};
 use crate::json::{canonical_json, json_depth_within, without_lone_surrogates};
 use crate::protocol::text::bounded;
 
 /// The version of the prelude that new executions start with.
-pub(crate) const PRELUDE_VERSION: u32 = 1;
-const PRELUDE: &str = include_str!("prelude.js");
+pub(crate) const PRELUDE_VERSION: u32 = 2;
+/// Every prelude that an execution which is not over may have started with. An older one may go one approval window after
+/// the release that replaced it; an execution that still needs it then ends as `program_expired`.
+const PRELUDES: [(u32, &str); 2] = [(1, include_str!("prelude-1.js")), (2, include_str!("prelude-2.js"))];
 /// Pinned: a program must behave tomorrow as it did when it stopped. The CPU limit ends what fuel does not count, such as
 /// a regular expression; a local runtime does not enforce it.
 const CODE: &str = r#"{"compatibilityDate":"2026-10-01","compatibilityFlags":["disallow_eval_during_startup","disallow_importable_env","no_nodejs_compat","no_nodejs_compat_v2","disable_weak_ref"],"limits":{"cpuMs":30000}}"#;
@@ -25,11 +27,11 @@ const ADDRESS_LIMIT: usize = 256;
 /// Depth of nesting of a call's arguments and of a result.
 const DEPTH_LIMIT: usize = 120;
 /// Bytes of a program's result.
-const RESULT_LIMIT: usize = 32 << 20;
-/// Bytes of everything that a program emits.
-const EMITTED_LIMIT: usize = 4 << 20;
-/// Bytes of everything that a program logs.
-const LOGS_LIMIT: usize = 256 << 10;
+const RESULT_LIMIT: usize = 16 << 20;
+/// Warnings of one program.
+const WARNINGS_LIMIT: usize = 50;
+/// What stands in the journal for the address of a timer, which has none.
+const SLEEP: &str = "sleep";
 /// Characters of an error's message.
 const MESSAGE_LIMIT: usize = 8_000;
 
@@ -74,7 +76,11 @@ pub(crate) fn loader(env: &Env) -> Option<JsValue> {
 
 /// Whether this release still has the prelude of a version.
 pub(crate) fn has_prelude(version: u32) -> bool {
-    version == PRELUDE_VERSION
+    prelude(version).is_some()
+}
+
+fn prelude(version: u32) -> Option<&'static str> {
+    PRELUDES.iter().find(|(known, _)| *known == version).map(|(_, text)| *text)
 }
 
 impl Sandbox {
@@ -83,7 +89,7 @@ impl Sandbox {
     pub(crate) fn start(
         loader: &JsValue,
         id: &str,
-        program: &ProgramRow,
+        (program, prelude_version): (&ProgramRow, u32),
         boot: &Boot,
         on_turn: impl Fn(String, js_sys::Function) + 'static,
         on_lost: impl Fn(String) + 'static,
@@ -94,7 +100,7 @@ impl Sandbox {
             loader,
             id,
             CODE,
-            PRELUDE,
+            prelude(prelude_version).ok_or("this release has no such prelude")?,
             &program.compiled,
             &boot_text(boot),
             turn.as_ref().unchecked_ref(),
@@ -133,9 +139,10 @@ impl Sandbox {
 
 fn boot_text(boot: &Boot) -> String {
     format!(
-        r#"{{"startedAt":{},"seed":{},"settled":{}}}"#,
+        r#"{{"startedAt":{},"seed":{},"longestTimer":{},"settled":{}}}"#,
         boot.started_at,
         Value::String(boot.seed.clone()),
+        boot.longest_timer,
         deliveries_text(&boot.settled)
     )
 }
@@ -159,6 +166,8 @@ fn deliveries_text(deliveries: &[Delivery]) -> String {
 struct TurnText {
     calls: Vec<CallText>,
     #[serde(default)]
+    cleared: Vec<u32>,
+    #[serde(default)]
     finish: Option<FinishText>,
     #[serde(default)]
     logs: Vec<LogText>,
@@ -171,7 +180,11 @@ struct TurnText {
 #[derive(Deserialize)]
 struct CallText {
     seq: u32,
+    #[serde(default)]
     address: String,
+    /// Of a timer: its length in milliseconds.
+    #[serde(default)]
+    sleep: Option<u64>,
     #[serde(default)]
     arguments: Option<String>,
     #[serde(default)]
@@ -186,6 +199,8 @@ struct FinishText {
     result: Option<String>,
     #[serde(default)]
     error: Option<ErrorText>,
+    #[serde(default)]
+    warnings: Vec<LogText>,
 }
 
 #[derive(Deserialize)]
@@ -202,8 +217,13 @@ struct LogText {
     text: String,
 }
 
-/// Reads a turn; `lines` maps compiled lines to the program's.
-pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, Option<Finish>), String> {
+/// Reads turn `number` of a sandbox; `lines` maps compiled lines to the program's, `prelude` is the version that speaks.
+pub(crate) fn parse_turn(
+    text: &str,
+    lines: &[u32],
+    (attempt, number): (u32, u32),
+    prelude: u32,
+) -> Result<Turn, String> {
     if !json_depth_within(text, DEPTH_LIMIT) {
         return Err("the sandbox sent a message that is nested too deeply".to_owned());
     }
@@ -216,13 +236,16 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
     let calls = turn
         .calls
         .into_iter()
-        .map(|call| IssuedCall {
-            seq: call.seq,
-            address: call.address.chars().take(ADDRESS_LIMIT).collect(),
-            arguments: arguments_of(call.arguments, call.fault),
-            line: source_line(call.line),
+        .map(|call| {
+            let (address, arguments) = match call.sleep {
+                Some(length) => (SLEEP.to_owned(), Ok(format!(r#"{{"ms":{length}}}"#).into())),
+                None => (call.address.chars().take(ADDRESS_LIMIT).collect(), arguments_of(call.arguments, call.fault)),
+            };
+            IssuedCall { seq: call.seq, address, arguments, line: source_line(call.line), timer: call.sleep }
         })
         .collect();
+    let log_line =
+        |line: LogText| LogLine { level: bounded(&line.level, 16), text: rewrite_lines(&line.text, &source_line) };
     let finish = turn.finish.map(|finish| Finish {
         result: match finish.error {
             Some(error) => Err(ProgramError {
@@ -242,17 +265,16 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
                 }),
             },
         },
-        emitted: within(turn.emitted.into_iter().filter_map(sound_json), EMITTED_LIMIT, String::len),
-        logs: within(
-            turn.logs
-                .into_iter()
-                .map(|line| LogLine { level: bounded(&line.level, 16), text: rewrite_lines(&line.text, &source_line) }),
-            LOGS_LIMIT,
-            |line| line.text.len(),
-        ),
-        logs_cut: turn.logs_cut,
+        warnings: finish.warnings.into_iter().take(WARNINGS_LIMIT).map(log_line).collect(),
     });
-    Ok((calls, finish))
+    let output = Output {
+        emitted: turn.emitted.into_iter().filter_map(sound_json).collect(),
+        logs: turn.logs.into_iter().map(log_line).collect(),
+        logs_cut: turn.logs_cut,
+    };
+    // Version 1 told everything with the end, as often as it told the end.
+    let output_is_whole = prelude == 1 && finish.is_some();
+    Ok(Turn { attempt, number, calls, cleared: turn.cleared, output, output_is_whole, finish })
 }
 
 fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<str>, String> {
@@ -281,17 +303,6 @@ fn sound_json(text: String) -> Option<String> {
     sound.then_some(text)
 }
 
-/// Items as long as they fit together: the sandbox has limits of its own, but it is not believed.
-fn within<T>(items: impl Iterator<Item = T>, limit: usize, size: impl Fn(&T) -> usize) -> Vec<T> {
-    let mut used = 0;
-    items
-        .take_while(|item| {
-            used += size(item);
-            used <= limit
-        })
-        .collect()
-}
-
 /// The prelude knows compiled lines only; people know the program's.
 fn rewrite_lines(text: &str, source_line: &impl Fn(Option<u32>) -> Option<u32>) -> String {
     const MARK: &str = "(at compiled line ";
@@ -313,12 +324,16 @@ fn rewrite_lines(text: &str, source_line: &impl Fn(Option<u32>) -> Option<u32>) 
 mod tests {
     use super::*;
 
+    fn turn_of(text: &str, lines: &[u32]) -> Result<Turn, String> {
+        parse_turn(text, lines, (1, 0), PRELUDE_VERSION)
+    }
+
     #[test]
     fn hostile_turns_are_errors_not_panics() {
         for text in
             ["", "null", "[]", "{\"calls\":1}", "{\"calls\":[{\"seq\":-1,\"address\":\"a\"}]}", &"[".repeat(500)]
         {
-            assert!(parse_turn(text, &[]).is_err(), "{text:.40}");
+            assert!(turn_of(text, &[]).is_err(), "{text:.40}");
         }
     }
 
@@ -329,7 +344,7 @@ mod tests {
                 r#"{{"calls":[{{"seq":0,"address":"a.b","arguments":{},"line":2}}]}}"#,
                 Value::String(text.to_owned())
             );
-            parse_turn(&turn, &[0, 7]).unwrap().0.remove(0)
+            turn_of(&turn, &[0, 7]).unwrap().calls.remove(0)
         };
         let call = arguments(r#"{"b":1, "a":10000000000000000001}"#);
         assert_eq!(call.arguments.as_deref(), Ok(r#"{"a":10000000000000000001,"b":1}"#));
@@ -342,11 +357,10 @@ mod tests {
     #[test]
     fn half_characters_from_a_program_are_no_broken_message() {
         let turn = r#"{"calls":[{"seq":0,"address":"a.b\ud83d","arguments":"{\"a\":\"\\ud83d\"}"}],"finish":{"result":"\"x\\ud83d\""},"logs":[{"level":"log","text":"\ud83d"}]}"#;
-        let (calls, finish) = parse_turn(turn, &[]).unwrap();
-        assert_eq!(calls[0].arguments.as_deref(), Ok("{\"a\":\"\u{fffd}\"}"));
-        let finish = finish.unwrap();
-        assert_eq!(finish.result, Ok(Some("\"x\\ufffd\"".to_owned())));
-        assert_eq!(finish.logs[0].text, "\u{fffd}");
+        let turn = turn_of(turn, &[]).unwrap();
+        assert_eq!(turn.calls[0].arguments.as_deref(), Ok("{\"a\":\"\u{fffd}\"}"));
+        assert_eq!(turn.finish.unwrap().result, Ok(Some("\"x\\ufffd\"".to_owned())));
+        assert_eq!(turn.output.logs[0].text, "\u{fffd}");
     }
 
     #[test]
@@ -354,18 +368,39 @@ mod tests {
         let logs: Vec<Value> =
             (0..10).map(|_| serde_json::json!({ "level": "log", "text": "x".repeat(100_000) })).collect();
         let turn = serde_json::json!({ "calls": [], "finish": {}, "logs": logs }).to_string();
-        assert_eq!(parse_turn(&turn, &[]).unwrap().1.unwrap().logs.len(), 2);
+        let mut output = Output::default();
+        output.add(turn_of(&turn, &[]).unwrap().output);
+        assert_eq!((output.logs.len(), output.logs_cut), (2, true));
+    }
+
+    #[test]
+    fn timers_are_calls_without_a_tool() {
+        let text = r#"{"calls":[{"seq":0,"sleep":250,"line":1}],"cleared":[4]}"#;
+        let turn = turn_of(text, &[3]).unwrap();
+        let [call] = turn.calls.as_slice() else { panic!("one call") };
+        assert_eq!((call.timer, call.line, call.arguments.as_deref()), (Some(250), Some(3), Ok(r#"{"ms":250}"#)));
+        assert_eq!(turn.cleared, [4]);
+    }
+
+    #[test]
+    fn version_1_tells_all_that_it_said_with_the_end() {
+        let text =
+            r#"{"calls":[],"finish":{"result":"1"},"logs":[{"level":"log","text":"a"}],"logsCut":false,"emitted":[]}"#;
+        assert!(parse_turn(text, &[], (1, 0), 1).unwrap().output_is_whole);
+        assert!(!parse_turn(text, &[], (1, 0), 2).unwrap().output_is_whole);
     }
 
     /// A change of either changes how old programs replay: then a new version is needed, and the old one has to stay
     /// for one approval window.
     #[test]
-    fn prelude_version_1_is_unchanged() {
-        let hash = crate::json::sha256_hex(format!("{PRELUDE}{CODE}").as_bytes());
-        assert_eq!(
-            (PRELUDE_VERSION, hash.as_str()),
-            (1, "b4620879ec2a0f7279e28818caf33b72404e07d9b08ce1841028c872f493354b")
-        );
+    fn preludes_are_unchanged() {
+        let hashes =
+            PRELUDES.map(|(version, text)| (version, crate::json::sha256_hex(format!("{text}{CODE}").as_bytes())));
+        let known = [
+            (1, "b4620879ec2a0f7279e28818caf33b72404e07d9b08ce1841028c872f493354b"),
+            (2, "edf9e9c717a3af41dbc4013e7bc4de9108fb76d478367ec6dbbc846abe041ce5"),
+        ];
+        assert_eq!(hashes, known.map(|(version, hash)| (version, hash.to_owned())));
     }
 
     #[test]

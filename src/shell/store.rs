@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::{SqlStorage, SqlStorageValue, State};
 
-use crate::engine::{CallRow, ExecutionRow, Outcome, PauseRow, ProgramRow, Write};
+use crate::engine::{CallRow, ExecutionRow, Outcome, Output, PauseRow, ProgramRow, Write};
 use crate::session::stream::{Awaits, StreamRow};
 use crate::session::{SCHEMA_VERSION, SessionMeta};
 
@@ -113,6 +113,7 @@ impl SessionStore {
     /// Brings an older layout up to date. Called before the first write, never on a read.
     ///
     /// 1 → 2: tables for events and questions; what was there stays as it is.
+    /// 2 → 3: no new table. Rows may have timers, `sleeping`, `settling` and `output`, which an older release cannot read.
     pub(crate) fn migrate(&self) -> Result<(), StoreError> {
         if self.exists()? && self.is_old.get() {
             for table in TABLES {
@@ -178,6 +179,7 @@ impl SessionStore {
         for write in writes {
             match write {
                 Write::Execution(row) => self.put_execution(row)?,
+                Write::Output(row) => self.put_row(execution, "output", 0, row)?,
                 Write::Call(row) => self.put_row(execution, "call", row.seq, row)?,
                 Write::Pause(row) => {
                     self.sql.exec(
@@ -192,7 +194,8 @@ impl SessionStore {
     }
 
     fn put_execution(&self, row: &ExecutionRow) -> Result<(), StoreError> {
-        let ended = row.ended_at.map(cast);
+        // One that has ended stays among the open ones until nothing of it is on its way.
+        let ended = row.ended_at.filter(|_| !row.settling).map(cast);
         self.sql.exec(
             "INSERT INTO execution (id, created_at, ended_at) VALUES (?, ?, ?) \
              ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at",
@@ -201,6 +204,9 @@ impl SessionStore {
         // The outcome may be large and never changes: it has a row of its own.
         if let Some(outcome) = &row.outcome {
             self.put_row(&row.id, "outcome", 0, outcome.as_ref())?;
+            // The outcome has it.
+            self.sql
+                .exec("DELETE FROM journal WHERE execution = ? AND kind = 'output'", vec![row.id.as_str().into()])?;
         }
         self.put_row(&row.id, "execution", 0, &ExecutionRow { outcome: None, ..row.clone() })
     }
@@ -217,8 +223,13 @@ impl SessionStore {
         let Some(row) = self.rows_of::<ExecutionRow>(execution, "execution")?.into_iter().next() else {
             return Ok(None);
         };
-        let outcome = self.rows_of::<Outcome>(execution, "outcome")?.into_iter().next();
+        let outcome = self.outcome(execution)?;
         Ok(Some(ExecutionRow { outcome: outcome.map(Into::into), ..row }))
+    }
+
+    /// How an execution ended.
+    pub(crate) fn outcome(&self, execution: &str) -> Result<Option<Outcome>, StoreError> {
+        Ok(self.rows_of::<Outcome>(execution, "outcome")?.into_iter().next())
     }
 
     pub(crate) fn calls(&self, execution: &str) -> Result<Vec<CallRow>, StoreError> {
@@ -227,6 +238,11 @@ impl SessionStore {
 
     pub(crate) fn pauses(&self, execution: &str) -> Result<Vec<PauseRow>, StoreError> {
         self.rows_of(execution, "pause")
+    }
+
+    /// What a program had said when its sandbox was dropped.
+    pub(crate) fn output(&self, execution: &str) -> Result<Output, StoreError> {
+        Ok(self.rows_of::<Output>(execution, "output")?.into_iter().next().unwrap_or_default())
     }
 
     /// Executions that have not ended.
@@ -463,7 +479,7 @@ impl SessionStore {
             )?;
             written += 1;
         }
-        if written > 1 || kind == "call" {
+        if written > 1 || matches!(kind, "call" | "output") {
             self.sql.exec(
                 "DELETE FROM journal WHERE execution = ? AND kind = ? AND number = ? AND part >= ?",
                 vec![execution.into(), kind.into(), i64::from(number).into(), written.into()],

@@ -64,7 +64,8 @@ class Gateway {
   #output = [];
 
   constructor({ vars, stateDir, port, bundle, wrapper }) {
-    this.vars = { AUTH_MODE: "dev", ...vars };
+    // GATEWAY_VARS: settings of a run as a whole, such as the tool mode of a bundle that has another default.
+    this.vars = { AUTH_MODE: "dev", ...JSON.parse(process.env.GATEWAY_VARS ?? "{}"), ...vars };
     this.#port = port;
     this.#bundle = bundle;
     this.#wrapper = wrapper;

@@ -230,6 +230,7 @@ fn version(view: &ApprovalView) -> String {
     let status = match view.execution_status {
         ExecutionStatus::Running => "running",
         ExecutionStatus::Waiting => "waiting",
+        ExecutionStatus::Sleeping => "sleeping",
         ExecutionStatus::Completed => "completed",
         ExecutionStatus::Failed => "failed",
         ExecutionStatus::Cancelled => "cancelled",
@@ -245,6 +246,7 @@ fn version(view: &ApprovalView) -> String {
     for item in &view.items {
         let state = match item.state {
             ItemState::Waiting => "waiting",
+            ItemState::Sleeping => "sleeping",
             ItemState::Approved => "approved",
             ItemState::Sent => "sent",
             ItemState::Done => "done",
@@ -289,6 +291,7 @@ fn pause_state(view: &ApprovalView) -> (&'static str, Tone) {
         PauseState::Decided | PauseState::Over => match view.execution_status {
             ExecutionStatus::Running => ("The program goes on", Tone::Waits),
             ExecutionStatus::Waiting => ("The program waits again", Tone::Waits),
+            ExecutionStatus::Sleeping => ("The program sleeps", Tone::Waits),
             ExecutionStatus::Completed => ("Finished", Tone::Good),
             ExecutionStatus::Failed => ("Failed", Tone::Bad),
             ExecutionStatus::Cancelled => ("Cancelled", Tone::Quiet),
@@ -306,7 +309,14 @@ fn heading(view: &ApprovalView, waiting: usize) -> String {
         }
         PauseState::Expired => "Nobody decided in time".to_owned(),
         PauseState::Decided | PauseState::Over => match view.execution_status {
-            ExecutionStatus::Running | ExecutionStatus::Waiting => verdict_heading(view).to_owned(),
+            ExecutionStatus::Running | ExecutionStatus::Waiting | ExecutionStatus::Sleeping
+                if view.items.is_empty() =>
+            {
+                "Nothing to decide".to_owned()
+            }
+            ExecutionStatus::Running | ExecutionStatus::Waiting | ExecutionStatus::Sleeping => {
+                verdict_heading(view).to_owned()
+            }
             ExecutionStatus::Completed => "The program has finished".to_owned(),
             ExecutionStatus::Failed => "The program failed".to_owned(),
             ExecutionStatus::Cancelled => "The program was cancelled".to_owned(),
@@ -368,6 +378,9 @@ fn ending(status: ExecutionStatus) -> &'static str {
     match status {
         ExecutionStatus::Running => "The program goes on by itself. This page shows how it ends.",
         ExecutionStatus::Waiting => "The program waits for another decision.",
+        ExecutionStatus::Sleeping => {
+            "The program sleeps for a while and then goes on by itself. This page shows how it ends."
+        }
         ExecutionStatus::Completed => "The program ran to its end.",
         ExecutionStatus::Failed => "The program ended with an error, shown below.",
         ExecutionStatus::Cancelled => "Nothing more is sent.",
@@ -528,6 +541,7 @@ fn item_state(item: &ItemView, pause: PauseState) -> (&'static str, Tone) {
         ItemState::Waiting if pause == PauseState::Expired => ("Time is over, not sent", Tone::Bad),
         ItemState::Waiting => ("Not sent", Tone::Quiet),
         ItemState::Approved => ("Approved, about to be sent", Tone::Good),
+        ItemState::Sleeping => ("Sleeps", Tone::Quiet),
         ItemState::Sent => ("Sent, no answer yet", Tone::Waits),
         ItemState::Done
         | ItemState::Failed
@@ -541,6 +555,7 @@ fn item_state(item: &ItemView, pause: PauseState) -> (&'static str, Tone) {
 fn settled_state(state: ItemState) -> (&'static str, Tone) {
     match state {
         ItemState::Waiting => ("Waiting for a decision", Tone::Waits),
+        ItemState::Sleeping => ("Sleeps", Tone::Quiet),
         ItemState::Approved => ("About to be sent", Tone::Quiet),
         ItemState::Sent => ("Sent, no answer yet", Tone::Waits),
         ItemState::Done => ("Done", Tone::Good),
@@ -580,6 +595,7 @@ fn outcome_part(outcome: &OutcomeView, status: ExecutionStatus) -> OutcomePart {
             ExecutionStatus::Cancelled => "How it ended",
             ExecutionStatus::Running
             | ExecutionStatus::Waiting
+            | ExecutionStatus::Sleeping
             | ExecutionStatus::Completed
             | ExecutionStatus::Failed
             | ExecutionStatus::Expired => {

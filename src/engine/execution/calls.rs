@@ -47,13 +47,14 @@ impl Execution {
             Err(message) => (Rc::from("null"), Some(CallError::new("invalid_tool_arguments", message))),
         };
         if let Some(recorded) = self.calls.get(issued.seq as usize) {
-            return same_call(recorded, &issued.address, &arguments);
+            return same_call(recorded, &issued.address, &arguments, issued.timer.is_some());
         }
         if issued.seq >= self.limits.calls {
             return Err(ProgramError {
                 code: "too_many_calls".to_owned(),
                 message: format!(
-                    "A program may make {} calls. Split the work into several programs.",
+                    "A program may make {} calls, timers included. Split the work into several programs, and let each \
+                     return what the next one needs.",
                     self.limits.calls
                 ),
                 line: issued.line,
@@ -61,16 +62,18 @@ impl Execution {
         }
         // Kept twice: as the program wrote them, and as they are sent.
         let bytes = 2 * arguments.len() as u64;
-        if self.row.journal_bytes + bytes > self.limits.journal_bytes {
+        if !self.journal_takes(bytes) {
             return Err(ProgramError {
                 code: "journal_full".to_owned(),
                 message: format!(
-                    "The arguments and results of this program exceed {} bytes. Work in smaller programs.",
+                    "The arguments and results of this program exceed {} bytes, or those of all open programs of the \
+                     session do. Work in smaller programs.",
                     self.limits.journal_bytes
                 ),
                 line: issued.line,
             });
         }
+        let due = issued.timer.map(|length| now.saturating_add(length.min(self.limits.approval_window_ms)));
         self.row.journal_bytes += bytes;
         self.changed.row = true;
         self.changed.calls.insert(issued.seq);
@@ -79,8 +82,9 @@ impl Execution {
             address: issued.address,
             arguments,
             line: issued.line,
-            status: CallStatus::Issued,
+            status: if due.is_some() { CallStatus::Sleeping } else { CallStatus::Issued },
             issued_at: now,
+            due,
             idempotent: false,
             shown: None,
             shown_before: None,
@@ -105,6 +109,10 @@ impl Execution {
                 self.settle(now, call.seq, error_result(&error));
                 return;
             }
+            Resolution::Answered(result) => {
+                self.settle(now, call.seq, result);
+                return;
+            }
             Resolution::Ready { ask, idempotent, shown } => (ask, idempotent, shown),
         };
         let approved = call
@@ -123,7 +131,7 @@ impl Execution {
             CallStatus::Sent => {
                 self.settle(now, call.seq, error_result(&outcome_unknown()));
             }
-            CallStatus::Waiting | CallStatus::Settled => {}
+            CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled => {}
         }
     }
 
@@ -165,6 +173,7 @@ impl Execution {
             self.row.next_order += 1;
             self.row.journal_bytes += length;
             self.row.attempts_without_progress = 0;
+            self.row.settling = self.row.settling && self.calls.iter().any(|call| call.status == CallStatus::Sent);
             self.changed.row = true;
         }
     }
@@ -185,17 +194,29 @@ pub(super) fn outcome_unknown() -> CallError {
     )
 }
 
-fn same_call(recorded: &CallRow, address: &str, arguments: &str) -> Result<(), ProgramError> {
-    let differs = if recorded.address != address {
-        format!("it called {address} where {} was recorded", recorded.address)
-    } else if *recorded.arguments != *arguments {
-        format!("its call of {address} has other arguments than were recorded")
-    } else {
+fn same_call(recorded: &CallRow, address: &str, arguments: &str, timer: bool) -> Result<(), ProgramError> {
+    if recorded.address == address && *recorded.arguments == *arguments && recorded.due.is_some() == timer {
         return Ok(());
-    };
+    }
     Err(replay_error(format!(
-        "Call {} of the program differs when it is run again: {differs}. A program has to make \
+        "Call {} of the program differs when it is run again. Recorded was {}({}); now it is {}({}). A program has to make \
          the same calls when it gets the same results.",
-        recorded.seq
+        recorded.seq + 1,
+        recorded.address,
+        shortened(&recorded.arguments),
+        address,
+        shortened(arguments),
     )))
+}
+
+/// Enough to see the difference; the end often tells more than the middle.
+fn shortened(text: &str) -> String {
+    const PART: usize = 150;
+    let length = text.chars().count();
+    if length <= 2 * PART {
+        return text.to_owned();
+    }
+    let (head, tail): (String, String) =
+        (text.chars().take(PART).collect(), text.chars().skip(length - PART).collect());
+    format!("{head}…{tail}")
 }

@@ -7,7 +7,7 @@ use super::{Execution, Moment, Sandbox};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Boot, Delivery, Effect, Finish, Reply, Write};
 use crate::engine::row::{
-    CallRow, CallStatus, ExecutionStatus, LedTo, Millis, Outcome, PauseRow, ProgramError, ReportedCall,
+    CallRow, CallStatus, ExecutionStatus, LedTo, LogLine, Millis, Outcome, Output, PauseRow, ProgramError, ReportedCall,
 };
 
 impl Execution {
@@ -19,9 +19,11 @@ impl Execution {
 
     pub(super) fn advance(&mut self, moment: &Moment) {
         if self.row.status.is_over() {
+            self.give_up_lost_sends(moment.now);
             return;
         }
         self.expire_leases(moment.now);
+        self.fire_timers(moment.now);
         // The time between a crash and now is nobody's running time.
         let at_rest = self.live.sandbox.is_none() && self.live.resolving.is_empty() && self.live.sending.is_empty();
         if self.row.status == ExecutionStatus::Running && at_rest {
@@ -31,8 +33,8 @@ impl Execution {
             let error = ProgramError {
                 code: "timeout".to_owned(),
                 message: format!(
-                    "The program ran for more than {} ms (time spent waiting for a person does not count). Split the \
-                     work into several programs.",
+                    "The program ran for more than {} ms (time spent waiting for a person or sleeping does not count). \
+                     Split the work into several programs.",
                     self.limits.execution_timeout_ms
                 ),
                 line: None,
@@ -61,6 +63,19 @@ impl Execution {
         }
     }
 
+    /// After the end nobody reads results any more: what was on its way when the object was lost is written down as that.
+    fn give_up_lost_sends(&mut self, now: Millis) {
+        let lost: Vec<u32> = self
+            .calls
+            .iter()
+            .filter(|call| call.status == CallStatus::Sent && !self.live.sending.contains(&call.seq))
+            .map(|call| call.seq)
+            .collect();
+        for seq in lost {
+            self.settle(now, seq, error_result(&outcome_unknown()));
+        }
+    }
+
     pub(super) fn start_lookups(&mut self) {
         let on_their_way = self.live.resolving.len() + self.live.sending.len();
         let free = self.limits.in_flight.saturating_sub(on_their_way);
@@ -70,7 +85,7 @@ impl Execution {
             .filter(|call| match call.status {
                 CallStatus::Issued | CallStatus::Approved => true,
                 CallStatus::Sent => !self.live.sending.contains(&call.seq),
-                CallStatus::Waiting | CallStatus::Settled => false,
+                CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled => false,
             })
             .map(|call| call.seq)
             .filter(|seq| !self.live.resolving.contains(seq))
@@ -99,7 +114,8 @@ impl Execution {
             }
             Some(_) | None => {}
         }
-        let over = self.row.status == ExecutionStatus::Waiting && self.suspend_at().is_some_and(|at| at <= now);
+        let at_rest = matches!(self.row.status, ExecutionStatus::Waiting | ExecutionStatus::Sleeping);
+        let over = at_rest && self.suspend_at().is_some_and(|at| at <= now);
         if over {
             self.drop_sandbox();
         }
@@ -130,12 +146,14 @@ impl Execution {
             issued: 0,
             delivered: self.row.next_order,
             to_replay: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
+            output: Output::default(),
             finish: None,
         });
         let boot = Boot {
             attempt,
             started_at: self.row.created_at,
             seed: self.row.seed.clone(),
+            longest_timer: self.limits.approval_window_ms,
             settled: self.deliveries_from(0),
         };
         self.changed.effects.push(Effect::StartSandbox(boot));
@@ -162,15 +180,22 @@ impl Execution {
     pub(super) fn judge(&mut self, moment: &Moment) {
         let quiet = self.live.resolving.is_empty()
             && self.live.sending.is_empty()
-            && self.calls.iter().all(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Settled));
+            && self
+                .calls
+                .iter()
+                .all(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled));
         let Some(sandbox) = &mut self.live.sandbox else {
             return;
         };
         if !quiet || !sandbox.waits || sandbox.delivered != self.row.next_order {
             return;
         }
-        if self.calls.iter().any(CallRow::is_open) {
+        if self.calls.iter().any(|call| call.status == CallStatus::Waiting) {
             self.pause_here(moment);
+            return;
+        }
+        if self.calls.iter().any(CallRow::is_open) {
+            self.rest(moment.now, ExecutionStatus::Sleeping);
             return;
         }
         if let Some(finish) = sandbox.finish.take() {
@@ -180,8 +205,8 @@ impl Execution {
         let error = ProgramError {
             code: "never_settles".to_owned(),
             message:
-                "The program waits for a promise that nothing will settle. Await only tool calls and what depends \
-                      on them."
+                "The program waits for a promise that nothing will settle. Await only tool calls, timers and what \
+                 depends on them."
                     .to_owned(),
             line: None,
         };
@@ -194,32 +219,35 @@ impl Execution {
         let waiting: Vec<&CallRow> = self.calls.iter().filter(|call| call.status == CallStatus::Waiting).collect();
         let open = self.pauses.last().filter(|pause| pause.led_to.is_none());
         if !open.is_some_and(|pause| waiting.iter().all(|call| pause.has_asked(call))) {
-            let next = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
-            let new = PauseRow {
-                id: moment.nonce.clone(),
-                number: next,
-                created_at: moment.now,
-                expires_at: waiting.iter().filter_map(|call| call.deadline).min().unwrap_or(moment.now),
-                reported: waiting
-                    .iter()
-                    .filter_map(|call| {
-                        Some(ReportedCall { call: call.seq, digest: call.shown.as_ref()?.digest.clone() })
-                    })
-                    .collect(),
-                led_to: None,
-            };
-            if let Some(pause) = self.pauses.last_mut().filter(|pause| pause.led_to.is_none()) {
-                pause.led_to = Some(LedTo::Pause(next));
-                self.changed.pauses.insert(pause.number);
-            }
-            self.pauses.push(new);
-            self.changed.pauses.insert(next);
-            self.changed.effects.push(Effect::Report);
+            let expires_at = waiting.iter().filter_map(|call| call.deadline).min().unwrap_or(moment.now);
+            let reported = waiting
+                .iter()
+                .filter_map(|call| Some(ReportedCall { call: call.seq, digest: call.shown.as_ref()?.digest.clone() }))
+                .collect();
+            self.add_pause(moment, reported, expires_at);
         }
-        if self.row.status != ExecutionStatus::Waiting {
-            self.stop_clock(moment.now);
-            self.row.status = ExecutionStatus::Waiting;
-            self.row.waiting_since = Some(moment.now);
+        self.rest(moment.now, ExecutionStatus::Waiting);
+    }
+
+    /// A new pause, which the open one, if there is one, led to.
+    pub(super) fn add_pause(&mut self, moment: &Moment, reported: Vec<ReportedCall>, expires_at: Millis) {
+        let number = u32::try_from(self.pauses.len()).unwrap_or(u32::MAX);
+        if let Some(pause) = self.pauses.last_mut().filter(|pause| pause.led_to.is_none()) {
+            pause.led_to = Some(LedTo::Pause(number));
+            self.changed.pauses.insert(pause.number);
+        }
+        let (id, created_at) = (moment.nonce.clone(), moment.now);
+        self.pauses.push(PauseRow { id, number, created_at, expires_at, reported, led_to: None });
+        self.changed.pauses.insert(number);
+        self.changed.effects.push(Effect::Report);
+    }
+
+    /// Nothing can be done before somebody decides or time goes by.
+    fn rest(&mut self, now: Millis, status: ExecutionStatus) {
+        if self.row.status != status {
+            self.stop_clock(now);
+            self.row.status = status;
+            self.row.waiting_since = Some(now);
             self.changed.row = true;
         }
     }
@@ -229,26 +257,37 @@ impl Execution {
             Ok(result) => (ExecutionStatus::Completed, result, None),
             Err(error) => (ExecutionStatus::Failed, None, Some(error)),
         };
-        let outcome = Outcome { result, error, emitted: finish.emitted, logs: finish.logs, logs_cut: finish.logs_cut };
-        self.end_with(now, status, outcome);
+        self.end_with(now, status, result, error, finish.warnings);
     }
 
     pub(super) fn end(&mut self, now: Millis, status: ExecutionStatus, error: Option<ProgramError>) {
-        let outcome = Outcome { result: None, error, emitted: Vec::new(), logs: Vec::new(), logs_cut: false };
-        self.end_with(now, status, outcome);
+        let finish = self.live.sandbox.as_mut().and_then(|sandbox| sandbox.finish.take());
+        self.end_with(now, status, None, error, finish.map(|finish| finish.warnings).unwrap_or_default());
     }
 
     /// The end is final: what was reported once never changes.
-    pub(super) fn end_with(&mut self, now: Millis, status: ExecutionStatus, outcome: Outcome) {
+    fn end_with(
+        &mut self,
+        now: Millis,
+        status: ExecutionStatus,
+        result: Option<String>,
+        error: Option<ProgramError>,
+        warnings: Vec<LogLine>,
+    ) {
         if self.row.status.is_over() {
             return;
         }
+        self.forget_timers(now);
+        let mut said = self.output().clone();
+        said.add(Output { logs: warnings, ..Output::default() });
+        let Output { emitted, logs, logs_cut } = said;
+        let outcome = Outcome { result, error, emitted, logs, logs_cut };
         let unsent: Vec<u32> = self
             .calls
             .iter()
             .filter(|call| match call.status {
                 CallStatus::Issued | CallStatus::Waiting | CallStatus::Approved => true,
-                CallStatus::Sent | CallStatus::Settled => false,
+                CallStatus::Sleeping | CallStatus::Sent | CallStatus::Settled => false,
             })
             .map(|call| call.seq)
             .collect();
@@ -261,6 +300,7 @@ impl Execution {
         self.row.status = status;
         self.row.ended_at = Some(now);
         self.row.waiting_since = None;
+        self.row.settling = self.calls.iter().any(|call| call.status == CallStatus::Sent);
         self.row.outcome = Some(Rc::new(outcome));
         self.changed.row = true;
         if let Some(pause) = self.pauses.last_mut().filter(|pause| pause.led_to.is_none()) {
@@ -272,17 +312,28 @@ impl Execution {
         self.changed.effects.retain(|effect| matches!(effect, Effect::Invoke { .. }));
         self.live.resolving.clear();
         self.drop_sandbox();
+        self.changed.output = false;
         self.changed.effects.push(Effect::Report);
     }
 
     pub(super) fn drop_sandbox(&mut self) {
-        if let Some(sandbox) = self.live.sandbox.take() {
-            self.changed.effects.push(Effect::DropSandbox { attempt: sandbox.attempt });
+        if let Some(attempt) = self.forget_sandbox() {
+            self.changed.effects.push(Effect::DropSandbox { attempt });
         }
     }
 
+    /// The sandbox is gone; what it said is kept. Gives its number.
+    pub(super) fn forget_sandbox(&mut self) -> Option<u32> {
+        let sandbox = self.live.sandbox.take()?;
+        if sandbox.to_replay == 0 && sandbox.output != self.output {
+            self.output = sandbox.output;
+            self.changed.output = true;
+        }
+        Some(sandbox.attempt)
+    }
+
     pub(super) fn set_running(&mut self, now: Millis) {
-        if self.row.status == ExecutionStatus::Waiting {
+        if matches!(self.row.status, ExecutionStatus::Waiting | ExecutionStatus::Sleeping) {
             self.row.status = ExecutionStatus::Running;
             self.row.running_since = Some(now);
             self.row.waiting_since = None;
@@ -315,6 +366,9 @@ impl Execution {
         writes.extend(calls.cloned().map(Write::Call));
         let pauses = changed.pauses.iter().filter_map(|number| self.pauses.get(*number as usize));
         writes.extend(pauses.cloned().map(Write::Pause));
+        if changed.output {
+            writes.push(Write::Output(self.output.clone()));
+        }
         let mut effects = Vec::with_capacity(changed.effects.len() + 1);
         if !writes.is_empty() {
             effects.push(Effect::Commit(writes));

@@ -6,6 +6,7 @@
 mod calls;
 mod course;
 mod decisions;
+mod timers;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use crate::approval::{Verdict, pause_digest};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Decider, DecisionError, Effect, Finish, PauseTarget, Resolution, Turn};
 use crate::engine::limits::Limits;
-use crate::engine::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, Millis, PauseRow, ProgramError};
+use crate::engine::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, Millis, Output, PauseRow, ProgramError};
 
 /// Sandboxes that may be lost in a row before the execution is given up. Crashes of the whole
 /// object are not counted here, but by `attempts_without_progress`.
@@ -37,7 +38,10 @@ pub struct Execution {
     row: ExecutionRow,
     calls: Vec<CallRow>,
     pauses: Vec<PauseRow>,
+    /// What the program had said when its last sandbox was dropped.
+    output: Output,
     limits: Limits,
+    journal_room: u64,
     live: Live,
     changed: Changed,
 }
@@ -63,6 +67,7 @@ struct Sandbox {
     delivered: u32,
     /// Calls that a replay has to make again before it is a continuation.
     to_replay: u32,
+    output: Output,
     finish: Option<Finish>,
 }
 
@@ -70,6 +75,7 @@ struct Sandbox {
 #[derive(Debug, Default)]
 struct Changed {
     row: bool,
+    output: bool,
     calls: BTreeSet<u32>,
     pauses: BTreeSet<u32>,
     effects: Vec<Effect>,
@@ -95,8 +101,9 @@ impl Execution {
             journal_bytes: 0,
             outcome: None,
             client_left_at: None,
+            settling: false,
         };
-        let mut execution = Self::restore(row, Vec::new(), Vec::new(), limits);
+        let mut execution = Self::restore(row, Vec::new(), Vec::new(), Output::default(), limits);
         execution.changed.row = true;
         let effects = execution.finish_step(moment);
         (execution, effects)
@@ -104,8 +111,23 @@ impl Execution {
 
     /// An execution as it was stored. Nothing of it is running; [`Self::wake`] goes on.
     #[must_use]
-    pub fn restore(row: ExecutionRow, calls: Vec<CallRow>, pauses: Vec<PauseRow>, limits: Limits) -> Self {
-        Self { row, calls, pauses, limits, live: Live::default(), changed: Changed::default() }
+    pub fn restore(
+        row: ExecutionRow,
+        calls: Vec<CallRow>,
+        pauses: Vec<PauseRow>,
+        output: Output,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            row,
+            calls,
+            pauses,
+            output,
+            limits,
+            journal_room: u64::MAX,
+            live: Live::default(),
+            changed: Changed::default(),
+        }
     }
 
     /// The execution's own row.
@@ -138,6 +160,20 @@ impl Execution {
         self.pauses.iter().find(|pause| pause.id == id)
     }
 
+    /// What the program said so far. In a replay, what it had said before.
+    #[must_use]
+    pub fn output(&self) -> &Output {
+        match &self.live.sandbox {
+            Some(sandbox) if sandbox.to_replay == 0 => &sandbox.output,
+            Some(_) | None => &self.output,
+        }
+    }
+
+    /// Bytes that the journal may grow by, where that is less than the execution's own limit: a session has one for all.
+    pub fn limit_journal(&mut self, room: u64) {
+        self.journal_room = room;
+    }
+
     /// Whether a sandbox is in memory.
     #[must_use]
     pub fn has_sandbox(&self) -> bool {
@@ -148,16 +184,18 @@ impl Execution {
     /// by itself.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.row.status.is_over()
-            && (!self.live.resolving.is_empty()
-                || !self.live.sending.is_empty()
-                || self.live.sandbox.as_ref().is_some_and(|sandbox| !sandbox.waits))
+        if self.row.status.is_over() {
+            return self.row.settling && !self.live.sending.is_empty();
+        }
+        !self.live.resolving.is_empty()
+            || !self.live.sending.is_empty()
+            || self.live.sandbox.as_ref().is_some_and(|sandbox| !sandbox.waits)
     }
 
     /// Whether there is work that nothing in this object is doing: after a decision, after a crash.
     #[must_use]
     pub fn needs_wake(&self) -> bool {
-        self.row.status == ExecutionStatus::Running && !self.is_busy()
+        (self.row.status == ExecutionStatus::Running || self.row.settling) && !self.is_busy()
     }
 
     /// The calls of a pause that can still be decided at `now`.
@@ -173,27 +211,27 @@ impl Execution {
         pause_digest(&pause.id, self.undecided(pause, now).filter_map(digest_of_call))
     }
 
-    /// When the execution next needs the alarm; `None` when it is over.
+    /// When the execution next needs the alarm; `None` when it is over. `dozing` tells that something in memory wakes it
+    /// when its next timer is due; the alarm then only makes sure.
     #[must_use]
-    pub fn next_alarm(&self, now: Millis) -> Option<Millis> {
+    pub fn next_alarm(&self, now: Millis, dozing: bool) -> Option<Millis> {
+        let recovery = now.saturating_add(self.limits.recovery_ms);
         if self.needs_wake() {
             return Some(now.max(self.live.restart_at));
         }
         let lease =
             self.calls.iter().filter(|call| call.status == CallStatus::Waiting).filter_map(|call| call.deadline).min();
+        let due = self.wakes_at().map(|at| if dozing { at.saturating_add(self.limits.recovery_ms) } else { at });
         match self.row.status {
-            ExecutionStatus::Running => {
-                let recovery = now.saturating_add(self.limits.recovery_ms);
-                [self.timeout_at(), lease, Some(recovery)].into_iter().flatten().min()
-            }
-            ExecutionStatus::Waiting => {
+            ExecutionStatus::Running => [self.timeout_at(), lease, due, Some(recovery)].into_iter().flatten().min(),
+            ExecutionStatus::Waiting | ExecutionStatus::Sleeping => {
                 let suspend = self.live.sandbox.as_ref().and(self.suspend_at());
-                [lease, suspend].into_iter().flatten().min()
+                [lease, due, suspend].into_iter().flatten().min()
             }
             ExecutionStatus::Completed
             | ExecutionStatus::Failed
             | ExecutionStatus::Cancelled
-            | ExecutionStatus::Expired => None,
+            | ExecutionStatus::Expired => self.row.settling.then_some(recovery),
         }
     }
 
@@ -215,12 +253,17 @@ impl Execution {
         if turn.finish.is_some() {
             sandbox.finish = turn.finish;
         }
+        if turn.output_is_whole {
+            sandbox.output = Output::default();
+        }
+        sandbox.output.add(turn.output);
         for call in turn.calls {
             if let Err(error) = self.accept_call(moment.now, call) {
                 self.end(moment.now, ExecutionStatus::Failed, Some(error));
                 return self.finish_step(moment);
             }
         }
+        self.clear_timers(moment.now, &turn.cleared);
         if let Some(sandbox) = &mut self.live.sandbox {
             let missing = sandbox.to_replay.saturating_sub(sandbox.issued);
             if missing > 0 {
@@ -243,7 +286,7 @@ impl Execution {
         if self.live.sandbox.as_ref().is_none_or(|sandbox| sandbox.attempt != attempt) {
             return Vec::new();
         }
-        self.live.sandbox = None;
+        self.forget_sandbox();
         self.live.restart_at = moment.now.saturating_add(RESTART_AFTER_MS << (2 * self.live.lost_in_a_row.min(8)));
         self.live.lost_in_a_row += 1;
         if reason.contains("SyntaxError") {
@@ -292,12 +335,13 @@ impl Execution {
                     self.limits.result_bytes
                 ),
             ))
-        } else if self.row.journal_bytes + length as u64 > self.limits.journal_bytes {
+        } else if !self.journal_takes(length as u64) {
             error_result(&CallError::new(
                 "journal_full",
                 format!(
-                    "The results of this program exceed {} bytes. The call itself was carried \
-                     out, its result ({length} bytes) was not kept. Work in smaller programs.",
+                    "The results of this program exceed {} bytes, or those of all open programs of the session do. \
+                     The call itself was carried out, its result ({length} bytes) was not kept. Ask for less, or work \
+                     in smaller programs.",
                     self.limits.journal_bytes
                 ),
             ))
@@ -343,8 +387,18 @@ impl Execution {
 
     /// Its place in memory is needed: a program that waits is dropped before its time.
     pub fn suspend(&mut self) -> Vec<Effect> {
-        if self.row.status == ExecutionStatus::Waiting {
+        if matches!(self.row.status, ExecutionStatus::Waiting | ExecutionStatus::Sleeping) {
             self.drop_sandbox();
+        }
+        self.take_effects()
+    }
+
+    /// Somebody waits for an answer, and the next timer is too far away for that: gives the sleep an id, so that it can be
+    /// asked for again. A pause that is open already serves as well.
+    pub fn report_sleep(&mut self, moment: &Moment) -> Vec<Effect> {
+        if self.row.status == ExecutionStatus::Sleeping && self.pauses.last().is_none_or(|pause| pause.led_to.is_some())
+        {
+            self.add_pause(moment, Vec::new(), self.wakes_at().unwrap_or(moment.now));
         }
         self.take_effects()
     }
@@ -382,6 +436,13 @@ impl Execution {
         let error = ProgramError { code: "program_expired".to_owned(), message: reason.to_owned(), line: None };
         self.end(moment.now, ExecutionStatus::Expired, Some(error));
         self.take_effects()
+    }
+}
+
+impl Execution {
+    /// Whether the journal has room for so many bytes more.
+    fn journal_takes(&self, bytes: u64) -> bool {
+        bytes <= self.journal_room && self.row.journal_bytes.saturating_add(bytes) <= self.limits.journal_bytes
     }
 }
 

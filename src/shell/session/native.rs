@@ -76,7 +76,7 @@ impl Session {
         let key = format!("pause:{}", pause.id);
         let by_url = question.by_url;
         let caller = caller_of(&exchange.meta);
-        let outcome = pin!(self.outcome_of_pause(Rc::clone(live), &pause.id, &caller, Some(exchange)));
+        let outcome = pin!(self.outcome_of_pause(Rc::clone(live), &pause.id, &caller, Some(exchange), until));
         let time = || sleep(Duration::from_millis(until.saturating_sub(now())));
         let answer = pin!(exchange.ask_client(&key, question.question));
         let outcome = match select(select(outcome, answer), time()).await {

@@ -11,10 +11,13 @@ use super::answers::tool_error;
 use super::exchange::Exchange;
 use super::native::items_of;
 use super::outcome::{Failure, RpcError};
+use super::questions::ExchangeLink;
 use super::{Session, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::engine::program::compile_program;
-use crate::engine::{CallStatus, Decider, DecisionItem, Execution, PauseTarget, ProgramRow, Report, report_of_pause};
+use crate::engine::{
+    CallStatus, Decider, DecisionItem, Execution, ExecutionStatus, PauseTarget, ProgramRow, Report, report_of_pause,
+};
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
 use crate::protocol::errors::WireError;
 use crate::protocol::outgoing::progress;
@@ -29,7 +32,8 @@ use crate::shell::http::{internal_error, own_request};
 use crate::shell::invoke::Caller;
 use crate::shell::organization::read_own_body;
 use crate::shell::platform::{log_failure, platform_failure};
-use crate::shell::runner::{Live, OPEN_EXECUTIONS, SANDBOXES};
+use crate::shell::runner::Live;
+use crate::upstream::{Link, LogLevel};
 
 /// Told to a model that tries to decide where a person has to.
 const PERSON_DECIDES: &str =
@@ -73,14 +77,11 @@ impl Session {
         let runner = self.runner()?;
         let caller = caller_of(&exchange.meta);
         runner.load_open(&caller)?;
-        let needs_sandbox = program.direct.is_none();
-        if needs_sandbox && runner.sandboxes() >= SANDBOXES {
-            runner.suspend_waiting();
-        }
-        if needs_sandbox && runner.sandboxes() >= SANDBOXES || runner.open().len() >= OPEN_EXECUTIONS {
+        if !runner.has_room() {
             return Ok(tool_error(
                 "too_many_programs",
-                "This session runs too much at once. Wait until something has ended, or decide on what waits.",
+                "Too many programs of this session are open, or hold too much. Call resume on those that wait, decide on \
+                 what waits for a person, or let what runs end; then run this again.",
             ));
         }
         let _driver = runner.drive();
@@ -227,7 +228,8 @@ impl Session {
     ) -> Result<(Report, bool), RpcError> {
         let runner = self.runner()?;
         let wait = sleep(Duration::from_millis(runner.settings.resume_wait_ms));
-        let outcome = self.outcome_of_pause(live, pause, caller, exchange);
+        let until = now().saturating_add(runner.settings.resume_wait_ms);
+        let outcome = self.outcome_of_pause(live, pause, caller, exchange, until);
         let (outcome, wait) = (std::pin::pin!(outcome), std::pin::pin!(wait));
         match select(outcome, wait).await {
             Either::Left((report, _)) => Ok((report?, false)),
@@ -268,12 +270,17 @@ impl Session {
     }
 
     /// Waits for the first pause of an execution, or its end.
-    async fn first_report(&self, live: &Rc<Live>, exchange: &Exchange) -> Result<Report, RpcError> {
+    async fn first_report(&self, live: &Rc<Live>, exchange: &Rc<Exchange>) -> Result<Report, RpcError> {
         let runner = self.runner()?;
         let mut told = 0;
+        // A client gives up at about a minute: a program that sleeps for longer is asked for again.
+        let until = now().saturating_add(runner.settings.resume_wait_ms);
         loop {
             let changed = runner.changed.changed();
-            exchange.tell_progress(live, &mut told);
+            exchange.tell(live, &mut told);
+            if sleeps_beyond(live, until) {
+                runner.step(live, Execution::report_sleep);
+            }
             if let Some(report) = live.engine.borrow().first_report() {
                 return Ok(report);
             }
@@ -285,24 +292,29 @@ impl Session {
         }
     }
 
-    /// Waits until it is known what a pause led to.
+    /// Waits until it is known what a pause led to, or that the program sleeps until after `until`.
     pub(super) async fn outcome_of_pause(
         &self,
         mut live: Rc<Live>,
         pause: &str,
         caller: &Caller,
         exchange: Option<&Rc<Exchange>>,
+        until: u64,
     ) -> Result<Report, RpcError> {
         let runner = self.runner()?;
         let mut told = 0;
         loop {
             let changed = runner.changed.changed();
             if let Some(exchange) = exchange {
-                exchange.tell_progress(&live, &mut told);
+                exchange.tell(&live, &mut told);
             }
+            let sleeps = sleeps_beyond(&live, until);
             let report = {
                 let engine = live.engine.borrow();
-                engine.pause(pause).and_then(|row| report_of_pause(&engine, row))
+                let row = engine.pause(pause);
+                row.and_then(|row| {
+                    report_of_pause(&engine, row).or_else(|| sleeps.then(|| engine.present_report(row, now())))
+                })
             };
             if let Some(report) = report {
                 return Ok(report);
@@ -326,13 +338,18 @@ impl Session {
         still_waiting: bool,
     ) -> Result<String, RpcError> {
         let holder_id = self.runner()?.object_id();
-        let execution_id = match report {
-            Report::Paused(pause) => ExecutionId::encode(&holder_id, &pause.id)
+        let pause = match report {
+            Report::Paused(pause) => Some(&pause.id),
+            Report::Sleeping { id, .. } | Report::Running { id } => Some(id),
+            Report::Ended { .. } => None,
+        };
+        let execution_id = match pause {
+            Some(pause) => ExecutionId::encode(&holder_id, pause)
                 .ok_or_else(|| RpcError::internal("an execution id could not be written"))?,
-            Report::Ended { .. } => String::new(),
+            None => String::new(),
         };
         let direct = live.program.direct.is_some();
-        let context = ReportContext { mode, holder, holder_id: &holder_id, still_waiting, direct };
+        let context = ReportContext { mode, holder, holder_id: &holder_id, still_waiting, direct, result_id: &live.id };
         Ok(report_result(report, &execution_id, context))
     }
 }
@@ -341,7 +358,13 @@ impl Session {
 fn open_pause(live: &Live, pause: &str) -> Option<Report> {
     let engine = live.engine.borrow();
     let row = engine.pause(pause)?;
-    report_of_pause(&engine, row).or_else(|| Some(Report::Paused(engine.open_report(row, now()))))
+    Some(engine.present_report(row, now()))
+}
+
+/// Whether nothing happens before a time after `until`, unless somebody decides.
+fn sleeps_beyond(live: &Live, until: u64) -> bool {
+    let engine = live.engine.borrow();
+    engine.row().status == ExecutionStatus::Sleeping && engine.wakes_at().is_some_and(|at| at > until)
 }
 
 impl Exchange {
@@ -351,22 +374,61 @@ impl Exchange {
         headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    /// Tells a client what it wants to know of a program that runs.
+    fn tell(self: &Rc<Self>, live: &Live, told: &mut usize) {
+        self.tell_logs(live);
+        self.tell_progress(live, told);
+    }
+
+    /// Sends the lines of the program's console that are new, where the client set a level.
+    fn tell_logs(self: &Rc<Self>, live: &Live) {
+        let wanted = self.session.meta.borrow().as_ref().and_then(|meta| meta.log_level);
+        let new: Vec<_> = {
+            let engine = live.engine.borrow();
+            let (output, from) = (engine.output(), live.told_logs.get());
+            let lines = engine.row().outcome.as_ref().map_or(&output.logs, |outcome| &outcome.logs);
+            live.told_logs.set(from.max(lines.len()));
+            lines.get(from..).unwrap_or_default().to_vec()
+        };
+        if wanted.is_none() || !self.takes_events {
+            return;
+        }
+        let link = ExchangeLink(Rc::clone(self));
+        for line in new {
+            let level = match line.level.as_str() {
+                "debug" => LogLevel::Debug,
+                "warn" => LogLevel::Warning,
+                "error" => LogLevel::Error,
+                _ => LogLevel::Info,
+            };
+            link.log(level, Some("program"), Value::String(line.text));
+        }
+    }
+
     /// Tells a client that wants to know how many calls of an execution are answered, when there are more than before.
     fn tell_progress(&self, live: &Live, told: &mut usize) {
         let Some(token) = &self.progress_token else { return };
-        let (answered, made, waiting) = {
+        let (answered, made, waiting, over) = {
             let engine = live.engine.borrow();
             let count = |status| engine.calls().iter().filter(|call| call.status == status).count();
-            (count(CallStatus::Settled), engine.calls().len(), count(CallStatus::Waiting))
+            (
+                count(CallStatus::Settled),
+                engine.calls().len(),
+                count(CallStatus::Waiting),
+                engine.row().status.is_over(),
+            )
         };
         // Each value has to be larger than the one before.
-        let value = answered + made;
+        let value = answered + made + waiting.min(1) + usize::from(over);
         if value <= *told {
             return;
         }
         *told = value;
         let waits = if waiting > 0 { format!(", {waiting} waiting for a person") } else { String::new() };
-        let message = format!("{answered} of {made} calls answered{waits}");
+        let message = match over {
+            true => format!("finished after {made} calls"),
+            false => format!("{answered} of {made} calls answered{waits}"),
+        };
         #[allow(clippy::cast_precision_loss, reason = "a program makes a thousand calls at most")]
         self.send(&progress(token, value as f64, None, Some(&message)));
     }
