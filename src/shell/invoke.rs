@@ -10,6 +10,7 @@ use worker::{AbortController, Env, Fetch, Headers, Method, Request, RequestInit,
 use super::clock::{now, sleep};
 use super::organization;
 use super::telemetry::log;
+use super::upstream::{McpCall, Reach};
 use crate::approval::{ShownCall, call_digest};
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
 use crate::catalog::openapi::request::{HttpRequest, build_request};
@@ -17,7 +18,7 @@ use crate::catalog::schema::check_arguments;
 use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
-use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
+use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup};
 use crate::json::canonical_json;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 use crate::protocol::cors::is_loopback;
@@ -41,6 +42,8 @@ pub(crate) enum Prepared {
         /// Where the source has a place for one.
         idempotency_key: Option<String>,
     },
+    /// A call to an MCP server.
+    Mcp(Box<McpCall>),
 }
 
 /// A call as the runner knows it.
@@ -117,15 +120,21 @@ pub(crate) fn resolve_found(
         })
     })?;
     let base_url = base_url(source, &caller.public_origin);
-    let http = match &tool.binding {
-        Binding::Http(http) => http,
-        Binding::Mcp(_) => {
-            return Err(Box::new(CallError::new("tool_unavailable", "Tools of MCP servers cannot be called yet.")));
+    let (prepared, method, url) = match &tool.binding {
+        Binding::Http(http) => {
+            let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
+                Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
+            })?;
+            let idempotency_key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
+            let (method, url) = (request.method.clone(), request.url.clone());
+            (Prepared::Http { request, built_in: source.built_in, idempotency_key }, method, url)
+        }
+        Binding::Mcp(mcp) => {
+            let call = McpCall { source: source.clone(), binding: mcp.clone(), arguments: arguments.clone() };
+            let url = source.url.clone().unwrap_or_default();
+            (Prepared::Mcp(Box::new(call)), format!("tools/call {}", mcp.name), url)
         }
     };
-    let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
-        Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
-    })?;
     let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     if judgement.action == Action::Block {
         let message = format!("Policy forbids this tool: {}", judgement.reason);
@@ -138,19 +147,18 @@ pub(crate) fn resolve_found(
         arguments,
         title: tool.title.clone(),
         description: tool.description.chars().take(DESCRIPTION_LIMIT).collect(),
-        method: request.method.clone(),
-        url: request.url.clone(),
+        method,
+        url,
         credential: None,
         reason: judgement.reason,
         binding,
     };
-    let key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
     let resolution = Resolution::Ready {
         ask: judgement.action == Action::Approve,
         idempotent: may_be_sent_again(tool, source.vouched()),
         shown,
     };
-    Ok((resolution, Prepared::Http { request, built_in: source.built_in, idempotency_key: key }))
+    Ok((resolution, prepared))
 }
 
 /// The catalog's own questions read only, so nobody is asked.
@@ -187,7 +195,11 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 }
 
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
-    if source.built_in { Some(format!("{public_origin}/{}", source.slug)) } else { source.base_url.clone() }
+    match source.kind {
+        SourceKind::Mcp => source.url.clone(),
+        _ if source.built_in => Some(format!("{public_origin}/{}", source.slug)),
+        SourceKind::Openapi | SourceKind::Graphql => source.base_url.clone(),
+    }
 }
 
 /// Writes the log line of a call that was answered with `result`. A call without a journal has no execution.
@@ -201,8 +213,15 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
 }
 
 /// Sends a call. Never fails: whatever happens is a value for the program.
-pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &Prepared) -> Rc<str> {
+pub(crate) async fn invoke(
+    env: &Env,
+    settings: &Settings,
+    caller: &Caller,
+    prepared: &Prepared,
+    reach: &Reach<'_>,
+) -> Rc<str> {
     match prepared {
+        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, &reach.link, reach.original).await,
         Prepared::Catalog(question) => {
             match organization::question(env, &caller.organization, &caller.resource, question).await {
                 Ok(Ok(data)) => ok_result(&data),

@@ -12,7 +12,8 @@ use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::internal::{
-    CatalogQuestion, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Question, ToolLookup, VERSION,
+    CatalogQuestion, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Question, ServersAnswer, ToolLookup,
+    VERSION,
 };
 use crate::session::failure::{Disposition, classify};
 
@@ -59,6 +60,16 @@ pub(crate) async fn direct(
     question: &DirectQuestion,
 ) -> worker::Result<DirectAnswer> {
     ask(env, organization, "direct", &about(resource, question)).await
+}
+
+/// The MCP servers of a session's resource.
+pub(crate) async fn servers(env: &Env, organization: &str, resource: &str) -> worker::Result<ServersAnswer> {
+    ask(env, organization, "servers", &about(resource, ())).await
+}
+
+/// A server says that its tools changed: they are read again, and sessions are told if something did.
+pub(crate) async fn source_changed(env: &Env, organization: &str, slug: &str) -> worker::Result<()> {
+    ask(env, organization, "source-changed", &(organization, slug)).await
 }
 
 /// Notes that a session has an open stream, so that it is told when the catalog changes.

@@ -10,6 +10,7 @@
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
 // The macros below expand to code that names `wasm_bindgen`.
@@ -24,15 +25,16 @@ use super::http::{header, json_response, load_settings, own_request, read_body};
 use super::organization::read_own_body;
 use super::runner::set_alarm;
 use super::telemetry::{log, log_error};
+use super::upstream::list_tools;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::{ImportLimits, ImportOptions, import_openapi};
 use crate::catalog::search::{match_expression, words};
-use crate::catalog::tool::Tool;
+use crate::catalog::tool::{Binding, Tool};
 use crate::catalog::typescript::type_text;
 use crate::demo;
 use crate::internal::{
     Asked, CatalogQuestion, Context, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Operation, Question,
-    SourceRow, ToolLookup, VERSION,
+    ServersAnswer, SourceKind, SourceRow, ToolLookup, VERSION,
 };
 use crate::json::sha256_hex;
 use crate::policy::{Action, Vouched, judge_nature};
@@ -86,6 +88,21 @@ impl DurableObject for OrganizationDurableObject {
                 let question: Question<DirectQuestion> = read_own_body(&mut request).await?;
                 self.prepare()?;
                 Response::from_json(&self.answer_direct(&question.about)?)
+            }
+            "/internal/servers" => {
+                let _: Question<()> = read_own_body(&mut request).await?;
+                self.prepare()?;
+                let rows = self.rows("SELECT json FROM source ORDER BY slug", vec![])?;
+                let sources = rows.iter().filter_map(|row| text(row, 0)).map(|json| Ok(serde_json::from_str(json)?));
+                let mut sources = sources.collect::<worker::Result<Vec<SourceRow>>>()?;
+                sources.retain(|source| source.kind == SourceKind::Mcp);
+                Response::from_json(&ServersAnswer { sources, alone: false })
+            }
+            "/internal/source-changed" => {
+                let (organization, slug): (String, String) = read_own_body(&mut request).await?;
+                self.prepare()?;
+                self.reread(&organization, &slug).await?;
+                Response::from_json(&())
             }
             "/internal/subscribe" => {
                 let (organization, session): (String, String) = read_own_body(&mut request).await?;
@@ -251,6 +268,38 @@ impl OrganizationDurableObject {
             vec![slug.into(), hash.into(), serde_json::to_string(source)?.into()],
         )?;
         self.catalog_changed()
+    }
+
+    /// Reads the tools of an MCP server again, and counts a change only if there is one.
+    async fn reread(&self, organization: &str, slug: &str) -> worker::Result<()> {
+        let rows = self.rows("SELECT json FROM source WHERE slug = ?", vec![slug.into()])?;
+        let Some(source) = rows.first().and_then(|row| text(row, 0)) else { return Ok(()) };
+        let source: SourceRow = serde_json::from_str(source)?;
+        self.read_mcp(organization, source).await.map(|_| ())
+    }
+
+    async fn read_mcp(&self, organization: &str, source: SourceRow) -> worker::Result<Value> {
+        let failed = |error: String| worker::Error::RustError(error);
+        let settings = load_settings(&self.env).map_err(|error| failed(error.to_string()))?;
+        let rows = self.rows("SELECT json FROM tool WHERE source = ?", vec![source.slug.as_str().into()])?;
+        let known = rows.iter().filter_map(|row| serde_json::from_str::<Tool>(text(row, 0)?).ok());
+        let known = known.filter_map(|tool| match &tool.binding {
+            Binding::Mcp(mcp) => {
+                Some((mcp.name.clone(), tool.address.strip_prefix(&format!("{}.", source.slug))?.to_owned()))
+            }
+            Binding::Http(_) => None,
+        });
+        let known: BTreeMap<String, String> = known.collect();
+        let listed = list_tools(&self.env, &settings, organization, &source, &known)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let hash = sha256_hex(serde_json::to_string(&listed.tools)?.as_bytes());
+        let old = self.rows("SELECT document_hash FROM source WHERE slug = ?", vec![source.slug.as_str().into()])?;
+        if old.first().and_then(|row| text(row, 0)) != Some(hash.as_str()) {
+            let tools = u32::try_from(listed.tools.len()).unwrap_or(u32::MAX);
+            self.replace_source(&SourceRow { tools, ..source }, &hash, &listed.tools)?;
+        }
+        Ok(json!({ "tools": listed.tools.len(), "report": listed.report }))
     }
 
     fn catalog(&self) -> worker::Result<u64> {

@@ -8,23 +8,26 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use futures_util::future::{Either, LocalBoxFuture, select};
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::spawn_local;
 use worker::{Env, State};
 
-use super::clock::now;
+use super::clock::{now, sleep};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
 use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
+use super::upstream::{Reach, Upstreams};
 use crate::approval::Route;
 use crate::config::Settings;
 use crate::engine::{Boot, Delivery, Effect, Execution, ExecutionStatus, Moment, ProgramRow, Reply, Turn, Write};
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
+use crate::upstream::{Changed, Link, LogLevel, Question, ServerError};
 
 /// Executions of one session that may be open at once.
 pub(crate) const OPEN_EXECUTIONS: usize = 64;
@@ -41,8 +44,80 @@ pub(crate) struct Live {
     caller: Caller,
     sandbox: RefCell<Option<Machine>>,
     prepared: RefCell<HashMap<u32, Prepared>>,
+    /// Who hears of it and can be asked; the newest counts.
+    links: RefCell<Vec<Rc<dyn Link>>>,
+    /// Ends its calls: nobody wants to hear of it any more.
+    ended: Notify,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
+}
+
+impl Live {
+    /// While what is given exists, calls of this execution can talk to that client.
+    pub(crate) fn listen(self: &Rc<Self>, link: Rc<dyn Link>) -> Listening {
+        self.links.borrow_mut().push(Rc::clone(&link));
+        Listening { live: Rc::clone(self), link }
+    }
+}
+
+/// See [`Live::listen`].
+pub(crate) struct Listening {
+    live: Rc<Live>,
+    link: Rc<dyn Link>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.live.links.borrow_mut().retain(|link| !Rc::ptr_eq(link, &self.link));
+    }
+}
+
+/// What a call of an execution may do: a program's may ask the client, a direct one's may do everything.
+struct LiveLink(Rc<Live>);
+
+impl LiveLink {
+    fn link(&self) -> Option<Rc<dyn Link>> {
+        self.0.links.borrow().last().cloned()
+    }
+
+    fn direct(&self) -> Option<Rc<dyn Link>> {
+        self.link().filter(|_| self.0.program.direct.is_some())
+    }
+}
+
+impl Link for LiveLink {
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        if let Some(link) = self.direct() {
+            link.progress(progress, total, message);
+        }
+    }
+
+    fn log(&self, level: LogLevel, logger: Option<&str>, data: serde_json::Value) {
+        if let Some(link) = self.direct() {
+            link.log(level, logger, data);
+        }
+    }
+
+    fn ask(&self, question: Question) -> LocalBoxFuture<'_, Result<serde_json::Value, ServerError>> {
+        Box::pin(async move {
+            match self.link() {
+                Some(link) => link.ask(question).await,
+                None => Err(ServerError::ClientCannotBeAsked("it does not wait for this".to_owned())),
+            }
+        })
+    }
+
+    fn changed(&self, what: Changed) {
+        if let Some(link) = self.link() {
+            link.changed(what);
+        }
+    }
+
+    fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
+        Box::pin(sleep(std::time::Duration::from_millis(u64::from(milliseconds))))
+    }
+
+    fn disconnect(&self) {}
 }
 
 /// What runs an execution's program now.
@@ -74,6 +149,7 @@ pub(crate) struct Runner {
     env: Env,
     pub(crate) settings: Rc<Settings>,
     pub(crate) store: SessionStore,
+    pub(crate) upstreams: Upstreams,
     live: RefCell<BTreeMap<String, Rc<Live>>>,
     loaded: Cell<bool>,
     armed: Cell<Option<u64>>,
@@ -97,11 +173,13 @@ impl Drop for Driver {
 impl Runner {
     pub(crate) fn new(state: State, env: Env, settings: Rc<Settings>) -> Self {
         let store = SessionStore::new(&state);
+        let upstreams = Upstreams::new(env.clone(), Rc::clone(&settings));
         Self {
             state,
             env,
             settings,
             store,
+            upstreams,
             live: RefCell::default(),
             loaded: Cell::new(false),
             armed: Cell::new(None),
@@ -154,6 +232,8 @@ impl Runner {
             caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
+            links: RefCell::default(),
+            ended: Notify::default(),
             lost: Cell::new(false),
         });
         self.live.borrow_mut().insert(id, Rc::clone(&live));
@@ -191,6 +271,8 @@ impl Runner {
             caller,
             sandbox: RefCell::new(None),
             prepared: RefCell::default(),
+            links: RefCell::default(),
+            ended: Notify::default(),
             lost: Cell::new(false),
         }))
     }
@@ -209,6 +291,7 @@ impl Runner {
     /// Forgets an execution that nobody wants to hear of any more.
     pub(crate) fn forget(&self, live: &Rc<Live>) -> Result<(), StoreError> {
         live.lost.set(true);
+        live.ended.wake_all();
         self.live.borrow_mut().remove(&live.id);
         self.store.forget_execution(&live.id)
     }
@@ -486,7 +569,14 @@ impl Runner {
         let started = now();
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
-            let result = invoke(&runner.env, &runner.settings, &live.caller, &prepared).await;
+            let ended = live.ended.changed();
+            let original = live.program.direct.is_some();
+            let reach = Reach { upstreams: &runner.upstreams, link: Rc::new(LiveLink(Rc::clone(&live))), original };
+            let invoked = invoke(&runner.env, &runner.settings, &live.caller, &prepared, &reach);
+            let Either::Left((result, _)) = select(std::pin::pin!(invoked), ended).await else {
+                // Nobody hears the answer any more: what was dropped tells the server.
+                return;
+            };
             log_call(Some(&live.id), &address, &result, started);
             runner.step(&live, |engine, moment| engine.settled(moment, seq, result));
         });
