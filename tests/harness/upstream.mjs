@@ -172,7 +172,7 @@ function serve(era, port) {
         counted += 1;
         return text(String(counted));
       case "notes/list":
-        return text('{"notes": [{"n": 12345678901234567890}]}');
+        return text('{"notes": [{"n": 12345}]}');
       case "fail":
         return { ...text("It went wrong"), isError: true };
       case "refuse":
@@ -253,8 +253,8 @@ function serve(era, port) {
     } else if (!session) {
       return headers["mcp-session-id"] ? refuse(404, -32001, "Session not found") : refuse(400, -32000, "Bad Request: Server not initialized");
     }
-    if (faults.hang === method) return undefined;
-    if (faults.garbage === method) {
+    if (method && faults.hang === method) return undefined;
+    if (method && faults.garbage === method) {
       response.writeHead(200, { "content-type": "application/json" });
       return response.end("<html>no json");
     }

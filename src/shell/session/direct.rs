@@ -162,9 +162,8 @@ impl Session {
         servers.iter().fold(Offers::default(), |all, server| all.or(server.offers()))
     }
 
-    /// All servers: the gateway's own, then those of sources, by their slugs.
+    /// All servers: those of sources, by their slugs, then the gateway's own.
     async fn all_servers(&self, meta: &SessionMeta) -> Vec<Rc<dyn McpServer>> {
-        let mut servers = self.servers.own.clone();
         let known = self
             .servers
             .configured
@@ -172,28 +171,32 @@ impl Session {
             .as_ref()
             .filter(|(at, _)| now().saturating_sub(*at) < FRESH_MS)
             .map(|(_, known)| known.clone());
-        if let Some(known) = known {
-            servers.extend(known);
-            return servers;
-        }
-        match (self.runner(), organization::servers(&self.env, &meta.organization, &meta.resource).await) {
-            (Ok(runner), Ok(answer)) => {
-                let configured: Vec<Rc<dyn McpServer>> = answer
-                    .sources
-                    .iter()
-                    .map(|source| -> Rc<dyn McpServer> {
-                        let upstream = runner.upstreams.of(&meta.organization, source);
-                        let log_level = self.meta.borrow().as_ref().and_then(|meta| meta.log_level);
-                        Rc::new(UpstreamServer::new(upstream, answer.alone, log_level))
-                    })
-                    .collect();
-                *self.servers.configured.borrow_mut() = Some((now(), configured.clone()));
-                servers.extend(configured);
-            }
-            (_, Err(error)) => log("mcp_organization_unavailable", json!({ "reason": error.to_string() })),
-            (Err(_), Ok(_)) => {}
-        }
+        let mut servers = match known {
+            Some(known) => known,
+            None => self.configured_servers(meta).await,
+        };
+        servers.extend(self.servers.own.iter().cloned());
         servers
+    }
+
+    /// The servers of sources, as the organization says.
+    async fn configured_servers(&self, meta: &SessionMeta) -> Vec<Rc<dyn McpServer>> {
+        let Ok(runner) = self.runner() else { return Vec::new() };
+        let answer = match organization::servers(&self.env, &meta.organization, &meta.resource).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
+                return Vec::new();
+            }
+        };
+        let log_level = self.meta.borrow().as_ref().and_then(|meta| meta.log_level);
+        let server = |source| -> Rc<dyn McpServer> {
+            let upstream = runner.upstreams.of(&meta.organization, source);
+            Rc::new(UpstreamServer::new(upstream, answer.alone, log_level))
+        };
+        let configured: Vec<_> = answer.sources.iter().map(server).collect();
+        *self.servers.configured.borrow_mut() = Some((now(), configured.clone()));
+        configured
     }
 
     async fn ask_server(
