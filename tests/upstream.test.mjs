@@ -23,7 +23,7 @@ async function organization(sources, { trusted = true } = {}) {
   const name = `upstream${organizations += 1}`;
   for (const [slug, upstream] of Object.entries(sources)) {
     const added = await addSource(name, slug, { kind: "mcp", url: upstream.url, trusted });
-    assert.equal(added.status, 200, JSON.stringify(added.body));
+    assert.ok(added.status < 300, JSON.stringify(added.body));
   }
   const open = (options = {}) => openSession(gateway, { token: devToken({ organization: name }), ...options });
   return {
@@ -216,7 +216,7 @@ test("servers that hang, talk nonsense or never end their pages harm only themse
   assert.ok(performance.now() - began < 15_000);
   await waitFor(async () => (await odd.calls("notifications/cancelled")).length > 0, { what: "the server to be told that nobody waits" });
   await odd.set({ endless: true });
-  assert.equal((await addSource(name, "endless", { kind: "mcp", url: odd.url })).status, 200);
+  assert.ok((await addSource(name, "endless", { kind: "mcp", url: odd.url })).status < 300);
   await odd.set({ garbage: "tools/list" });
   assert.ok((await addSource(name, "nonsense", { kind: "mcp", url: odd.url })).status >= 400);
 });

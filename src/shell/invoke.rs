@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
 use worker::{AbortController, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
 
+use super::admin_api::{Asks, perform};
 use super::clock::{now, sleep};
 use super::organization;
 use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
 use crate::approval::{ShownCall, call_digest};
+use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
 use crate::catalog::openapi::request::{HttpRequest, build_request};
 use crate::catalog::schema::check_arguments;
@@ -20,6 +22,7 @@ use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
 use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup};
 use crate::json::canonical_json;
+use crate::organization::route::AdminCall;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 use crate::protocol::cors::is_loopback;
 use crate::protocol::text::bounded;
@@ -34,6 +37,8 @@ const ERROR_TEXT: usize = 300;
 pub(crate) enum Prepared {
     /// A question to the catalog.
     Catalog(CatalogQuestion),
+    /// A request to the gateway's own administration API.
+    Own(AdminCall),
     /// An HTTP request.
     Http {
         request: HttpRequest,
@@ -59,6 +64,10 @@ pub(crate) struct CallToResolve {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) organization: String,
+    /// The account that the session belongs to.
+    pub(crate) account: String,
+    /// Whether it has the role `admin`, when the call is sent.
+    pub(crate) is_admin: bool,
     /// The resource that the session was opened on: `default`, or a toolkit's slug.
     pub(crate) resource: String,
     pub(crate) public_origin: String,
@@ -127,7 +136,12 @@ pub(crate) fn resolve_found(
             })?;
             let idempotency_key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
             let (method, url) = (request.method.clone(), request.url.clone());
-            (Prepared::Http { request, built_in: source.built_in, idempotency_key }, method, url)
+            let prepared = if is_own_api(source) {
+                Prepared::Own(own_call(&request)?)
+            } else {
+                Prepared::Http { request, built_in: source.built_in, idempotency_key }
+            };
+            (prepared, method, url)
         }
         Binding::Mcp(mcp) => {
             let call = McpCall { source: source.clone(), binding: mcp.clone(), arguments: arguments.clone() };
@@ -159,6 +173,49 @@ pub(crate) fn resolve_found(
         shown,
     };
     Ok((resolution, prepared))
+}
+
+fn is_own_api(source: &SourceRow) -> bool {
+    source.built_in && source.slug == crate::organization::SLUG
+}
+
+/// A request to the administration API as that one takes it.
+fn own_call(request: &HttpRequest) -> Result<AdminCall, Box<CallError>> {
+    let unreadable = || Box::new(CallError::new("invalid_tool_arguments", "The request cannot be written."));
+    let url = url::Url::parse(&request.url).map_err(|_| unreadable())?;
+    let body = request.body.clone().unwrap_or_default();
+    Ok(AdminCall {
+        method: request.method.clone(),
+        path: url.path().trim_start_matches("/api/").to_owned(),
+        query: url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
+        body: String::from_utf8(body).map_err(|_| unreadable())?,
+    })
+}
+
+/// Carries out a request to the administration API with the role that the session's owner has.
+async fn send_to_own_api(env: &Env, settings: &Rc<Settings>, caller: &Caller, call: &AdminCall) -> ToolOutcome {
+    if !caller.is_admin {
+        let message = "This needs an account with the role admin, which the owner of this session does not have.";
+        return ToolOutcome::failure("forbidden", message);
+    }
+    let principal = Principal {
+        account: caller.account.clone(),
+        organization: caller.organization.clone(),
+        admin: true,
+        purpose: Purpose::Mcp,
+    };
+    let asks = Asks { env, settings, principal: &principal, is_tool: true };
+    match perform(&asks, call.clone()).await {
+        Ok(answer) => read_answer(&HttpAnswer {
+            status: answer.status,
+            headers: &[("content-type".to_owned(), "application/json".to_owned())],
+            body: answer.body.to_string().as_bytes(),
+        }),
+        Err(error) => {
+            log("mcp_own_api_failed", json!({ "reason": error.to_string() }));
+            ToolOutcome::failure("upstream_unreachable", "The catalog could not be changed or read just now.")
+        }
+    }
 }
 
 /// The catalog's own questions read only, so nobody is asked.
@@ -197,6 +254,7 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
     match source.kind {
         SourceKind::Mcp => source.url.clone(),
+        _ if is_own_api(source) => Some(public_origin.to_owned()),
         _ if source.built_in => Some(format!("{public_origin}/{}", source.slug)),
         SourceKind::Openapi | SourceKind::Graphql => source.base_url.clone(),
     }
@@ -215,7 +273,7 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
 /// Sends a call. Never fails: whatever happens is a value for the program.
 pub(crate) async fn invoke(
     env: &Env,
-    settings: &Settings,
+    settings: &Rc<Settings>,
     caller: &Caller,
     prepared: &Prepared,
     reach: &Reach<'_>,
@@ -232,14 +290,16 @@ pub(crate) async fn invoke(
                 }),
             }
         }
+        Prepared::Own(call) => outcome_text(&send_to_own_api(env, settings, caller, call).await),
         Prepared::Http { request, built_in, idempotency_key } => {
-            let outcome = send(env, settings, caller, request, *built_in, idempotency_key.as_deref()).await;
-            serde_json::to_string(&outcome).map_or_else(
-                |_| error_result(&CallError::new("internal", "The answer could not be written.")),
-                Into::into,
-            )
+            outcome_text(&send(env, settings, caller, request, *built_in, idempotency_key.as_deref()).await)
         }
     }
+}
+
+fn outcome_text(outcome: &ToolOutcome) -> Rc<str> {
+    serde_json::to_string(outcome)
+        .map_or_else(|_| error_result(&CallError::new("internal", "The answer could not be written.")), Into::into)
 }
 
 /// Ends a request whose answer nobody waits for: the time is over, or the client cancelled it.

@@ -159,6 +159,8 @@ pub(crate) struct Runner {
     /// Kept here because the alarm depends on them.
     pub(crate) last_activity: Cell<Option<u64>>,
     pub(crate) terminated_at: Cell<Option<u64>>,
+    /// Whether the session's owner has the role `admin`.
+    pub(crate) is_admin: Cell<bool>,
 }
 
 /// While it exists, something keeps the object awake and decisions are acted on at once.
@@ -187,6 +189,7 @@ impl Runner {
             changed: Notify::default(),
             last_activity: Cell::new(None),
             terminated_at: Cell::new(None),
+            is_admin: Cell::new(false),
         }
     }
 
@@ -569,10 +572,12 @@ impl Runner {
         let started = now();
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
+            // The role counts that the owner has now.
+            let caller = Caller { is_admin: runner.is_admin.get(), ..live.caller.clone() };
             let ended = live.ended.changed();
             let original = live.program.direct.is_some();
             let reach = Reach { upstreams: &runner.upstreams, link: Rc::new(LiveLink(Rc::clone(&live))), original };
-            let invoked = invoke(&runner.env, &runner.settings, &live.caller, &prepared, &reach);
+            let invoked = invoke(&runner.env, &runner.settings, &caller, &prepared, &reach);
             let Either::Left((result, _)) = select(std::pin::pin!(invoked), ended).await else {
                 // Nobody hears the answer any more: what was dropped tells the server.
                 return;

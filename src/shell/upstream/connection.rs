@@ -16,8 +16,8 @@ use crate::config::Settings;
 use crate::internal::SourceRow;
 use crate::session::question::Askable;
 use crate::shell::clock::{now, sleep};
+use crate::shell::import::reread;
 use crate::shell::notify::Notify;
-use crate::shell::organization::source_changed;
 use crate::shell::telemetry::log;
 use crate::upstream::client::{
     Answered, CallParts, Connected, Era, Exchange, Heard, Limits, Outgoing, Probed, Requests, RpcFault, read_discovery,
@@ -29,6 +29,8 @@ use crate::upstream::{LogLevel, Offers};
 const CONNECT_MS: u64 = 10_000;
 /// How long one that could not be reached is not tried again, in milliseconds.
 const DEAD_MS: u64 = 5_000;
+/// Between two readings of its tools because it says that they changed, in milliseconds.
+const REREAD_MS: u64 = 2_000;
 /// Requests to one server at a time. The platform opens six connections at once, and one that hangs must not have them all.
 const AT_ONCE: u32 = 4;
 /// Messages before an answer.
@@ -47,6 +49,7 @@ pub(crate) struct Upstream {
     running: Cell<u32>,
     /// The level that the server was told.
     told_level: Cell<Option<LogLevel>>,
+    reread_at: Cell<u64>,
 }
 
 enum State {
@@ -99,6 +102,7 @@ impl Upstream {
             next_id: Cell::new(1),
             running: Cell::new(0),
             told_level: Cell::new(None),
+            reread_at: Cell::new(0),
         }
     }
 
@@ -304,11 +308,17 @@ impl Upstream {
 
     /// The server's tools changed: the organization reads them again.
     pub(super) fn reread_tools(self: &Rc<Self>) {
+        // One that says so all the time is not heard more often.
+        if now().saturating_sub(self.reread_at.replace(now())) < REREAD_MS {
+            return;
+        }
         let upstream = Rc::clone(self);
         spawn_local(async move {
             let (organization, slug) = (&upstream.organization, &upstream.source.slug);
-            if let Err(error) = source_changed(&upstream.env, organization, slug).await {
-                log("mcp_upstream_not_reread", json!({ "source": slug, "reason": error.to_string() }));
+            match reread(&upstream.env, &upstream.settings, organization, slug).await {
+                Ok(200..=299) => {}
+                Ok(status) => log("mcp_upstream_not_reread", json!({ "source": slug, "status": status })),
+                Err(error) => log("mcp_upstream_not_reread", json!({ "source": slug, "reason": error.to_string() })),
             }
         });
     }
