@@ -138,7 +138,7 @@ describe("requests on the wire", () => {
     await call("x");
     const [{ headers }] = backend.take();
     for (const name of ["authorization", "cookie", "x-agent", "x-forwarded-for", "referer", "origin", "mcp-session-id", "mcp-protocol-version"]) assert.equal(headers[name], undefined, name);
-    assert.doesNotMatch(JSON.stringify(headers), /dev:|agent/);
+    assert.doesNotMatch(Object.values(headers).join("\n"), /dev:|agent/);
     assert.equal(headers.traceparent, traceparent);
     assert.match(headers["user-agent"], /^countersign\//);
   });
@@ -210,7 +210,8 @@ describe("answers", () => {
       const named = `${status} ${JSON.stringify(headers)} ${body}: ${textOf(result)}`;
       assert.equal(result.isError, false, named);
       const text = result.content.map((block) => block.text ?? "").join("");
-      if (data?.raw) assert.equal(text, data.raw, named);
+      // Digits stay; an exponent may get a sign.
+      if (data?.raw) assert.equal(text.replace(/\s/g, "").replace("e+", "e"), data.raw, named);
       else if (typeof data === "string") assert.ok(text.includes(data), named);
       else if (data !== null && result.structuredContent) assert.deepEqual(result.structuredContent, data, named);
       else if (data !== null) assert.ok(textOf(result).includes(data.data), named);
@@ -314,7 +315,7 @@ describe("credentials", () => {
     const token = "S3cr3t+tok/en=with.parts~1";
     const { call } = await sourceOf({ "/x": { get: { operationId: "x" } } }, { auth: { kind: "bearer", token } });
     const forms = [
-      token, encodeURIComponent(token), encodeURIComponent(token).toLowerCase(), ...["", "a", "ab"].flatMap((before) => [Buffer.from(`${before}${token}zz`).toString("base64"), Buffer.from(`${before}${token}`).toString("base64url")]),
+      token, encodeURIComponent(token), encodeURIComponent(token).replace(/%../g, (escape) => escape.toLowerCase()), ...["", "a", "ab"].flatMap((before) => [Buffer.from(`${before}${token}zz`).toString("base64"), Buffer.from(`${before}${token}`).toString("base64url")]),
       token.replaceAll("/", "\\/"), Buffer.from(token).toString("hex"),
     ];
     const parts = ["S3cr3t", "tok/en", "tok%2fen", "UzNjcjN0", "with.parts", Buffer.from(token).toString("hex").slice(4, 20), "M2NyM3Qrd", "zY3IzdCt0"];
@@ -344,26 +345,29 @@ describe("credentials", () => {
       const put = (auth) => administrate(organization, "PUT", "sources/api", { kind: "openapi", baseUrl: backend.url, auth, spec: { openapi: "3.1.0", info: { title: "T", version: "1" }, paths: { "/x": { get: { operationId: "x" } } } } }, own);
       assert.ok((await put({ kind: "bearer", token: "tok-1234567890" })).status < 300);
       const call = async () => (await openSession(own, { token, query: { tool_mode: "direct" } })).tool("api__x", {});
-      for (const [vars, works] of [
-        [{ COUNTERSIGN_SECRET_KEY: next, COUNTERSIGN_SECRET_KEY_OLD: KEY }, true], [{ COUNTERSIGN_SECRET_KEY: next, COUNTERSIGN_SECRET_KEY_OLD: undefined }, false],
-        [{ COUNTERSIGN_SECRET_KEY: undefined }, false], [{ COUNTERSIGN_SECRET_KEY: KEY }, true],
+      // Each is a deployment with other keys: does the credential still work there, and can it be written again?
+      for (const [vars, works, writes] of [
+        [{ COUNTERSIGN_SECRET_KEY: next }, false, undefined],
+        [{ COUNTERSIGN_SECRET_KEY: next, COUNTERSIGN_SECRET_KEY_OLD: KEY }, true, true],
+        [{ COUNTERSIGN_SECRET_KEY: next, COUNTERSIGN_SECRET_KEY_OLD: undefined }, true, true],
+        [{ COUNTERSIGN_SECRET_KEY: "short", COUNTERSIGN_SECRET_KEY_OLD: undefined }, false, false],
+        [{ COUNTERSIGN_SECRET_KEY: undefined }, false, false],
       ]) {
         Object.assign(own.vars, vars);
         await own.kill();
         await own.start();
+        const named = Object.values(vars).join();
         backend.take();
         const result = await call();
-        if (works) assert.equal(backend.take()[0]?.headers.authorization, "Bearer tok-1234567890", textOf(result));
+        const [seen] = backend.take();
+        if (works) assert.equal(seen?.headers.authorization, "Bearer tok-1234567890", `${named} ${textOf(result)}`);
         else assert.match(textOf(failure(result)), /credential_unavailable/);
-        assert.equal(backend.take().length, 0);
-      }
-      for (const weak of [undefined, "short", "a".repeat(50)]) {
-        own.vars.COUNTERSIGN_SECRET_KEY = weak;
-        await own.kill();
-        await own.start();
-        const refused = await put({ kind: "bearer", token: "tok-0987654321" });
-        assert.ok(refused.status >= 400 && /COUNTERSIGN_SECRET_KEY/.test(refused.text), refused.text);
-        assert.ok(!refused.text.includes("tok-0987654321"));
+        if (!works) assert.equal(seen, undefined, named);
+        if (writes === undefined) continue;
+        const { status, text } = await put({ kind: "bearer", token: "tok-1234567890" });
+        assert.equal(status < 300, writes, `${named} ${text}`);
+        assert.equal(/COUNTERSIGN_SECRET_KEY/.test(text), !writes, text);
+        assert.ok(!text.includes("tok-"), text);
       }
     } finally {
       await own.stop();
