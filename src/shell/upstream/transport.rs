@@ -8,7 +8,7 @@ use worker::Env;
 
 use crate::catalog::openapi::request::HttpRequest;
 use crate::config::Settings;
-use crate::credential::{Redactor, SecretPlace, SourceCredential, parse_auth};
+use crate::credential::{Redactor, SourceCredential};
 use crate::internal::SourceRow;
 use crate::outbound::{MAX_REDIRECTS, Redirect, SendError, decide_redirect};
 use crate::shell::clock::{now, sleep};
@@ -78,7 +78,7 @@ fn left(until: u64) -> u64 {
 /// Sends a request to the source's endpoint and waits for the head of the response, until that time.
 pub(super) async fn send(place: &Place<'_>, outgoing: &Outgoing, until: u64) -> Result<Incoming, NoResponse> {
     let url = place.source.url.clone().ok_or_else(|| NoResponse::NotSent("the source has no URL".to_owned()))?;
-    let credential = credential(place).await.map_err(NoResponse::NotSent)?;
+    let credential = credential(place).await.map_err(no_response)?;
     let mut request = HttpRequest {
         method: outgoing.method.to_owned(),
         url,
@@ -108,17 +108,8 @@ fn no_response(error: SendError) -> NoResponse {
 }
 
 /// The source's credential, opened.
-async fn credential(place: &Place<'_>) -> Result<Option<SourceCredential>, String> {
-    let Some(stored) = &place.source.credential else { return Ok(None) };
-    let whose = SecretPlace { organization: place.organization, credential: &stored.id, version: stored.version };
-    let text = secrets::open(place.env, &whose, &stored.sealed).await.map_err(|error| error.to_string())?;
-    let unreadable = || "the stored credential cannot be read".to_owned();
-    let value = serde_json::from_str(&text).map_err(|_| unreadable())?;
-    Ok(Some(SourceCredential {
-        organization: place.organization.to_owned(),
-        id: stored.id.clone(),
-        version: stored.version,
-        auth: parse_auth(&value).map_err(|_| unreadable())?,
-        confirmed_origins: place.source.confirmed_origins.clone(),
-    }))
+async fn credential(place: &Place<'_>) -> Result<Option<SourceCredential>, SendError> {
+    let Some(sealed) = &place.source.credential else { return Ok(None) };
+    let origins = &place.source.confirmed_origins;
+    secrets::open_credential(place.env, place.organization, sealed, origins).await.map(Some)
 }
