@@ -20,3 +20,6 @@ pub use redaction::{REDACTED, Redactor};
 pub use sealed::{KEY_PURPOSE, NONCE_BYTES, Sealed, SecretPlace, SecretsError, check_key, key_id};
 pub use source::SourceCredential;
 pub use token::{AccessToken, TOKEN_ANSWER_LIMIT, TokenError, read_token, refuses_authentication, token_request};
+
+#[cfg(test)]
+mod tests;

@@ -62,8 +62,8 @@ impl Redactor {
         let mut copied = 0;
         let mut from = 0;
         while let Some((at, candidates)) = scanner.next_candidates(text, from) {
-            let found = candidates.iter().filter_map(|index| self.forms.get(usize::from(*index)));
-            let Some((start, end)) = found.filter_map(|form| form.found_at(text, at)).next() else {
+            let mut found = candidates.iter().filter_map(|index| self.forms.get(usize::from(*index)));
+            let Some((start, end)) = found.find_map(|form| form.found_at(text, at)) else {
                 from = at + 1;
                 continue;
             };

@@ -57,7 +57,7 @@ pub fn token_request(client: &ClientCredentials, authentication: ClientAuthentic
     ];
     match authentication {
         ClientAuthentication::Basic => {
-            headers.push(("authorization".to_owned(), format!("Basic {}", client.basic_value())))
+            headers.push(("authorization".to_owned(), format!("Basic {}", client.basic_value())));
         }
         ClientAuthentication::Body => {
             fields.push(("client_id", &client.client_id));

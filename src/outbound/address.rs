@@ -82,8 +82,8 @@ fn is_local_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // One final dot says that the name is complete; it is still the same name.
     let name = name.strip_suffix('.').unwrap_or(&name);
-    let is_below = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    !name.contains('.') || name.split('.').any(str::is_empty) || LOCAL_ENDS.iter().any(|end| is_below(&end))
+    let is_below = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    !name.contains('.') || name.split('.').any(str::is_empty) || LOCAL_ENDS.iter().any(|end| is_below(end))
 }
 
 /// IANA's registry of special-purpose IPv4 addresses, and one that a cloud uses for itself.
@@ -102,14 +102,15 @@ fn reserved_v4(ip: Ipv4Addr) -> Option<&'static str> {
     }
 }
 
-/// Only global unicast is public (2000::/3), without the parts that IANA's registry keeps for other ends. Addresses that
+/// Only global unicast is public (`2000::/3`), without the parts that IANA's registry keeps for other ends. Addresses that
 /// carry an IPv4 address in them (mapped, NAT64, 6to4, Teredo) are refused whatever that is.
 fn reserved_v6(ip: Ipv6Addr) -> Option<&'static str> {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Some("an address of this machine"),
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => Some("an IPv4 address in IPv6"),
-        [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => Some("an IPv4 address in IPv6"),
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some("an address of a private network"),
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => {
+            Some("an IPv4 address in IPv6")
+        }
+        [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Some("an address of a private network"),
         [0xfe80..=0xfebf, ..] => Some("a link-local address"),
         [0xff00..=0xffff, ..] => Some("a multicast address"),
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some("an address for documentation"),

@@ -12,6 +12,8 @@ const NAME_LIMIT: usize = 64;
 const HASH_DIGITS: usize = 10;
 /// Bytes of a result's `structuredContent`; beyond it only the text is sent.
 const STRUCTURED_LIMIT: usize = 200_000;
+/// Bytes of a result that an MCP server gave.
+const ORIGINAL_LIMIT: usize = 16 << 20;
 /// Bytes of a file in a result.
 const FILE_LIMIT: usize = 4 << 20;
 /// The gateway's own tool, which is there in every mode.
@@ -100,6 +102,9 @@ pub fn own_tool() -> Value {
 /// The result of a call, from the JSON text of its outcome.
 #[must_use]
 pub fn outcome_result(outcome: &str) -> String {
+    if let Some(original) = original_result(outcome) {
+        return original;
+    }
     match serde_json::from_str::<ToolOutcome>(outcome) {
         Ok(ToolOutcome::Success { data, .. }) => success_result(data.get()),
         Ok(ToolOutcome::Failure(error)) => {
@@ -120,6 +125,20 @@ pub fn outcome_result(outcome: &str) -> String {
         }
         Err(_) => text_result("The answer of the tool could not be read.", None, true),
     }
+}
+
+/// What an MCP server answered, as it came, where it is there and not too large.
+fn original_result(outcome: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Original<'o> {
+        #[serde(borrow, default)]
+        result: Option<&'o serde_json::value::RawValue>,
+    }
+    let original = serde_json::from_str::<Original<'_>>(outcome).ok()?.result?.get();
+    (original.len() <= ORIGINAL_LIMIT).then(|| original.to_owned()).or_else(|| {
+        let text = "The tool's result is too large to be passed on. Ask for less.";
+        Some(text_result(text, None, true))
+    })
 }
 
 fn success_result(data: &str) -> String {
@@ -202,6 +221,11 @@ mod tests {
         let list = result(r#"{"ok":true,"data":[1]}"#);
         assert!(list.get("structuredContent").is_none(), "structured content is an object");
         assert_eq!(result(r#"{"ok":true,"data":"text"}"#)["content"][0]["text"], "text");
+        let passed = r#"{"content":[{"type":"odd","n":1.50}],"isError":false}"#;
+        assert_eq!(outcome_result(&format!(r#"{{"ok":true,"result":{passed}}}"#)), passed);
+        let failed =
+            r#"{"ok":false,"error":{"code":"tool_error","message":"m"},"result":{"content":[],"isError":true}}"#;
+        assert_eq!(outcome_result(failed), r#"{"content":[],"isError":true}"#);
         let image = result(r#"{"ok":true,"data":{"mimeType":"image/png","encoding":"base64","data":"AA=="}}"#);
         assert_eq!(image["content"][0]["type"], "image");
         let failed =

@@ -1,14 +1,17 @@
 //! Makes the tools of a source, outside of the sessions' and the organization's objects: reads the document operation by
 //! operation, hands the tools over in batches, and ends with one step that changes the catalog.
 
+use std::rc::Rc;
+
 use futures_util::StreamExt;
-use worker::{Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
+use worker::{Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
 
 use super::admin_api::{Asks, SOURCE_LIMIT};
 use super::organization as organization_object;
 use super::random::random_hex;
 use super::secrets;
 use super::upstream::list_tools;
+use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::request::origin_of;
 use crate::catalog::openapi::{
     ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json,
@@ -167,7 +170,8 @@ impl Importing<'_> {
         if let Some(refusal) = refuse_address(&url, self.asks.settings.allow_local_network) {
             return Err(Fault::field("url", format!("cannot be called: {refusal}")).into());
         }
-        let listed = list_tools(self.asks.env, self.asks.settings, &row, &start.names).await;
+        let listed =
+            list_tools(self.asks.env, self.asks.settings, &self.asks.principal.organization, &row, &start.names).await;
         let listed =
             listed.map_err(|error| Fault::field("url", format!("cannot be used: {error}")).with_status(502))?;
         let import = random_hex::<8>()?;
@@ -298,6 +302,18 @@ impl Importing<'_> {
             report: importer.into_report(),
         })
     }
+}
+
+/// Reads a source again because its server says that its tools changed. Nobody asked: the audit log names the server.
+pub(super) async fn reread(env: &Env, settings: &Rc<Settings>, organization: &str, slug: &str) -> worker::Result<u16> {
+    let principal = Principal {
+        account: format!("the server of {slug}"),
+        organization: organization.to_owned(),
+        admin: true,
+        purpose: Purpose::Mcp,
+    };
+    let asks = Asks { env, settings, principal: &principal, is_tool: false };
+    Ok(Importing { asks: &asks, slug }.refresh().await?.status)
 }
 
 /// Tools on their way to the organization.

@@ -1,35 +1,33 @@
 //! Looks a call up and sends it: what the engine asks for with `Resolve` and `Invoke`.
 
+mod http;
+
 use std::rc::Rc;
 
-use futures_util::future::{Either, select};
 use serde_json::{Value, json};
-use wasm_bindgen::JsValue;
-use worker::{AbortController, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response};
+use worker::Env;
 
+use self::http::PreparedHttp;
 use super::admin_api::{Asks, perform};
-use super::clock::{now, sleep};
+use super::clock::now;
 use super::organization;
 use super::telemetry::log;
+use super::upstream::{McpCall, Reach};
 use crate::approval::{ShownCall, call_digest};
 use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
-use crate::catalog::openapi::request::{HttpRequest, build_request};
+use crate::catalog::openapi::request::HttpRequest;
 use crate::catalog::schema::check_arguments;
 use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
-use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
+use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup};
 use crate::json::canonical_json;
 use crate::organization::route::AdminCall;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
-use crate::protocol::cors::is_loopback;
-use crate::protocol::text::bounded;
 
 /// Bytes of a definition that the digest covers and the page may show.
 const DESCRIPTION_LIMIT: usize = 1_000;
-/// Characters of what the platform says of a failed request.
-const ERROR_TEXT: usize = 300;
 
 /// A call that was looked up and may be sent.
 #[derive(Debug, Clone)]
@@ -39,13 +37,9 @@ pub(crate) enum Prepared {
     /// A request to the gateway's own administration API.
     Own(AdminCall),
     /// An HTTP request.
-    Http {
-        request: HttpRequest,
-        /// It goes to the gateway's own demo API.
-        built_in: bool,
-        /// Where the source has a place for one.
-        idempotency_key: Option<String>,
-    },
+    Http(PreparedHttp),
+    /// A call to an MCP server.
+    Mcp(Box<McpCall>),
 }
 
 /// A call as the runner knows it.
@@ -126,43 +120,47 @@ pub(crate) fn resolve_found(
         })
     })?;
     let base_url = base_url(source, &caller.public_origin);
-    let http = match &tool.binding {
-        Binding::Http(http) => http,
-        Binding::Mcp(_) => {
-            return Err(Box::new(CallError::new("tool_unavailable", "Tools of MCP servers cannot be called yet.")));
+    let (prepared, method, url) = match &tool.binding {
+        Binding::Http(http) => {
+            let prepared = http::prepare(caller, call, tool, http, source, base_url.as_deref(), &arguments)?;
+            let (method, url) = (prepared.request.method.clone(), prepared.request.url.clone());
+            let prepared =
+                if is_own_api(source) { Prepared::Own(own_call(&prepared.request)?) } else { Prepared::Http(prepared) };
+            (prepared, method, url)
+        }
+        Binding::Mcp(mcp) => {
+            let call = McpCall { source: source.clone(), binding: mcp.clone(), arguments: arguments.clone() };
+            let url = source.url.clone().unwrap_or_default();
+            (Prepared::Mcp(Box::new(call)), format!("tools/call {}", mcp.name), url)
         }
     };
-    let request = build_request(http, base_url.as_deref(), &arguments).map_err(|error| {
-        Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
-    })?;
     let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     if judgement.action == Action::Block {
         let message = format!("Policy forbids this tool: {}", judgement.reason);
         return Err(Box::new(CallError::new("tool_blocked", message)));
     }
     let arguments = canonical_json(&arguments);
-    let binding = canonical_json(&json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) }));
+    let credential = source.credential.as_ref();
+    let binding = canonical_json(&json!({
+        "source": source.slug,
+        "credential": credential.map(|credential| json!({ "id": credential.id, "version": credential.version })),
+        "tool": tool.binding.identity(base_url.as_deref()),
+    }));
     let shown = ShownCall {
         digest: call_digest(&call.execution, call.seq, &call.address, &arguments, &binding),
         arguments,
         title: tool.title.clone(),
         description: tool.description.chars().take(DESCRIPTION_LIMIT).collect(),
-        method: request.method.clone(),
-        url: request.url.clone(),
-        credential: None,
+        method,
+        url,
+        credential: credential.map(|credential| format!("{} of the source {}", credential.kind, source.slug)),
         reason: judgement.reason,
         binding,
     };
-    let own = is_own_api(source).then(|| own_call(&request)).transpose()?;
-    let key = source.honours_idempotency_key.then(|| format!("{}:{}", call.execution, call.seq));
     let resolution = Resolution::Ready {
         ask: judgement.action == Action::Approve,
         idempotent: may_be_sent_again(tool, source.vouched()),
         shown,
-    };
-    let prepared = match own {
-        Some(call) => Prepared::Own(call),
-        None => Prepared::Http { request, built_in: source.built_in, idempotency_key: key },
     };
     Ok((resolution, prepared))
 }
@@ -244,12 +242,11 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 }
 
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
-    if is_own_api(source) {
-        Some(public_origin.to_owned())
-    } else if source.built_in {
-        Some(format!("{public_origin}/{}", source.slug))
-    } else {
-        source.base_url.clone()
+    match source.kind {
+        SourceKind::Mcp => source.url.clone(),
+        _ if is_own_api(source) => Some(public_origin.to_owned()),
+        _ if source.built_in => Some(format!("{public_origin}/{}", source.slug)),
+        SourceKind::Openapi | SourceKind::Graphql => source.base_url.clone(),
     }
 }
 
@@ -264,8 +261,15 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
 }
 
 /// Sends a call. Never fails: whatever happens is a value for the program.
-pub(crate) async fn invoke(env: &Env, settings: &Rc<Settings>, caller: &Caller, prepared: &Prepared) -> Rc<str> {
+pub(crate) async fn invoke(
+    env: &Env,
+    settings: &Rc<Settings>,
+    caller: &Caller,
+    prepared: &Prepared,
+    reach: &Reach<'_>,
+) -> Rc<str> {
     match prepared {
+        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, &reach.link, reach.original).await,
         Prepared::Catalog(question) => {
             match organization::question(env, &caller.organization, &caller.resource, question).await {
                 Ok(Ok(data)) => ok_result(&data),
@@ -277,151 +281,11 @@ pub(crate) async fn invoke(env: &Env, settings: &Rc<Settings>, caller: &Caller, 
             }
         }
         Prepared::Own(call) => outcome_text(&send_to_own_api(env, settings, caller, call).await),
-        Prepared::Http { request, built_in, idempotency_key } => {
-            outcome_text(&send(env, settings, caller, request, *built_in, idempotency_key.as_deref()).await)
-        }
+        Prepared::Http(prepared) => outcome_text(&http::invoke(env, settings, caller, prepared).await),
     }
 }
 
 fn outcome_text(outcome: &ToolOutcome) -> Rc<str> {
     serde_json::to_string(outcome)
         .map_or_else(|_| error_result(&CallError::new("internal", "The answer could not be written.")), Into::into)
-}
-
-/// Ends a request whose answer nobody waits for: the time is over, or the client cancelled it.
-struct AbortOnDrop(AbortController);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        // Moved out, because the platform's method consumes it; after the answer it does nothing.
-        std::mem::take(&mut self.0).abort();
-    }
-}
-
-async fn send(
-    env: &Env,
-    settings: &Settings,
-    caller: &Caller,
-    request: &HttpRequest,
-    built_in: bool,
-    idempotency_key: Option<&str>,
-) -> ToolOutcome {
-    if !built_in && let Some(problem) = refused_address(&request.url, settings.allow_local_network) {
-        return ToolOutcome::failure("address_refused", problem);
-    }
-    let abort = AbortOnDrop(AbortController::default());
-    let signal = abort.0.signal();
-    let exchange = async {
-        let request = platform_request(request, idempotency_key, &caller.trace)?;
-        let response = if built_in {
-            organization::demo(env, &caller.organization, request).await?
-        } else {
-            Fetch::Request(request).send_with_signal(&signal).await?
-        };
-        read_response(response, settings.tool_response_bytes).await
-    };
-    let limit = std::time::Duration::from_millis(settings.tool_timeout_ms);
-    let exchange = std::pin::pin!(exchange);
-    match select(exchange, sleep(limit)).await {
-        Either::Left((Ok(outcome), _)) => outcome,
-        Either::Left((Err(error), _)) => {
-            let reads = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
-            let doubt = if reads { "" } else { " The call may have been carried out; check before you repeat it." };
-            ToolOutcome::failure(
-                "upstream_unreachable",
-                format!(
-                    "The API could not be reached, or broke off: {}.{doubt}",
-                    bounded(&error.to_string(), ERROR_TEXT)
-                ),
-            )
-        }
-        Either::Right(_) => ToolOutcome::failure(
-            "upstream_timeout",
-            format!(
-                "The API did not answer within {} ms. The call may have been carried out.",
-                settings.tool_timeout_ms
-            ),
-        ),
-    }
-}
-
-/// Why a URL is not called: an address of this machine or of a private network.
-fn refused_address(url: &str, allow_local: bool) -> Option<String> {
-    if allow_local {
-        return None;
-    }
-    let Ok(url) = url::Url::parse(url) else {
-        return Some("The tool's URL cannot be read.".to_owned());
-    };
-    let local = match url.host() {
-        Some(url::Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            is_loopback(&url)
-                || !name.contains('.')
-                || [".local", ".internal", ".localdomain"].iter().any(|end| name.ends_with(end))
-        }
-        Some(url::Host::Ipv4(address)) => {
-            address.is_loopback()
-                || address.is_private()
-                || address.is_link_local()
-                || address.is_unspecified()
-                || address.is_broadcast()
-                || address.is_multicast()
-                || address.octets().starts_with(&[100]) && (64..128).contains(&address.octets()[1])
-        }
-        Some(url::Host::Ipv6(address)) => {
-            address.is_loopback()
-                || address.is_unspecified()
-                || address.is_multicast()
-                || address.is_unique_local()
-                || address.is_unicast_link_local()
-                || address.to_ipv4().is_some()
-        }
-        None => true,
-    };
-    local.then(|| "The tool's URL is an address of a local network, which is not called unless ALLOW_LOCAL_NETWORK is \"true\".".to_owned())
-}
-
-fn platform_request(
-    request: &HttpRequest,
-    idempotency_key: Option<&str>,
-    trace: &[(String, String)],
-) -> worker::Result<Request> {
-    let headers = Headers::new();
-    for (name, value) in trace.iter().chain(&request.headers) {
-        headers.set(name, value)?;
-    }
-    if let Some(key) = idempotency_key {
-        headers.set("idempotency-key", key)?;
-    }
-    let mut init = RequestInit::new();
-    init.with_method(Method::from(request.method.clone())).with_headers(headers).with_redirect(RequestRedirect::Manual);
-    if let Some(body) = &request.body {
-        init.with_body(Some(JsValue::from(js_sys::Uint8Array::from(body.as_slice()))));
-    }
-    Request::new_with_init(&request.url, &init)
-}
-
-async fn read_response(mut response: Response, limit: usize) -> worker::Result<ToolOutcome> {
-    use futures_util::StreamExt;
-
-    let status = response.status_code();
-    let headers: Vec<(String, String)> = response.headers().entries().collect();
-    let mut body = Vec::new();
-    if !matches!(response.body(), worker::ResponseBody::Empty) {
-        let mut stream = response.stream()?;
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk?;
-            if body.len() + chunk.len() > limit {
-                return Ok(ToolOutcome::failure(
-                    "result_too_large",
-                    format!(
-                        "The API answered with more than {limit} bytes. The call itself was carried out. Ask for less: a page, a filter, fewer fields."
-                    ),
-                ));
-            }
-            body.extend_from_slice(&chunk);
-        }
-    }
-    Ok(read_answer(&HttpAnswer { status, headers: &headers, body: &body }))
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::{Either, LocalBoxFuture, select};
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::spawn_local;
@@ -21,6 +22,7 @@ use super::random::{random_bytes, random_hex};
 use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
+use super::upstream::{Reach, Upstreams};
 use crate::approval::Route;
 use crate::config::Settings;
 use crate::engine::{
@@ -30,6 +32,7 @@ use crate::engine::{
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
 use crate::session::results::{READ_RESULT, parse_read, part_of_result};
+use crate::upstream::{Changed, Link, LogLevel, Question, ServerError};
 
 /// Executions of one session that may be open at once.
 pub(crate) const OPEN_EXECUTIONS: usize = 64;
@@ -52,8 +55,80 @@ pub(crate) struct Live {
     dozes_until: Cell<Option<u64>>,
     /// Lines of its console that were offered to the client already.
     pub(crate) told_logs: Cell<usize>,
+    /// Who hears of it and can be asked; the newest counts.
+    links: RefCell<Vec<Rc<dyn Link>>>,
+    /// Ends its calls: nobody wants to hear of it any more.
+    ended: Notify,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
+}
+
+impl Live {
+    /// While what is given exists, calls of this execution can talk to that client.
+    pub(crate) fn listen(self: &Rc<Self>, link: Rc<dyn Link>) -> Listening {
+        self.links.borrow_mut().push(Rc::clone(&link));
+        Listening { live: Rc::clone(self), link }
+    }
+}
+
+/// See [`Live::listen`].
+pub(crate) struct Listening {
+    live: Rc<Live>,
+    link: Rc<dyn Link>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.live.links.borrow_mut().retain(|link| !Rc::ptr_eq(link, &self.link));
+    }
+}
+
+/// What a call of an execution may do: a program's may ask the client, a direct one's may do everything.
+struct LiveLink(Rc<Live>);
+
+impl LiveLink {
+    fn link(&self) -> Option<Rc<dyn Link>> {
+        self.0.links.borrow().last().cloned()
+    }
+
+    fn direct(&self) -> Option<Rc<dyn Link>> {
+        self.link().filter(|_| self.0.program.direct.is_some())
+    }
+}
+
+impl Link for LiveLink {
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        if let Some(link) = self.direct() {
+            link.progress(progress, total, message);
+        }
+    }
+
+    fn log(&self, level: LogLevel, logger: Option<&str>, data: serde_json::Value) {
+        if let Some(link) = self.direct() {
+            link.log(level, logger, data);
+        }
+    }
+
+    fn ask(&self, question: Question) -> LocalBoxFuture<'_, Result<serde_json::Value, ServerError>> {
+        Box::pin(async move {
+            match self.link() {
+                Some(link) => link.ask(question).await,
+                None => Err(ServerError::ClientCannotBeAsked("it does not wait for this".to_owned())),
+            }
+        })
+    }
+
+    fn changed(&self, what: Changed) {
+        if let Some(link) = self.link() {
+            link.changed(what);
+        }
+    }
+
+    fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
+        Box::pin(sleep(std::time::Duration::from_millis(u64::from(milliseconds))))
+    }
+
+    fn disconnect(&self) {}
 }
 
 /// What runs an execution's program now.
@@ -88,6 +163,7 @@ pub(crate) struct Runner {
     env: Env,
     pub(crate) settings: Rc<Settings>,
     pub(crate) store: SessionStore,
+    pub(crate) upstreams: Upstreams,
     live: RefCell<BTreeMap<String, Rc<Live>>>,
     loaded: Cell<bool>,
     armed: Cell<Option<u64>>,
@@ -120,11 +196,13 @@ impl Drop for Driver {
 impl Runner {
     pub(crate) fn new(state: State, env: Env, settings: Rc<Settings>) -> Self {
         let store = SessionStore::new(&state);
+        let upstreams = Upstreams::new(env.clone(), Rc::clone(&settings));
         Self {
             state,
             env,
             settings,
             store,
+            upstreams,
             live: RefCell::default(),
             loaded: Cell::new(false),
             armed: Cell::new(None),
@@ -183,6 +261,8 @@ impl Runner {
             prepared: RefCell::default(),
             dozes_until: Cell::new(None),
             told_logs: Cell::new(0),
+            links: RefCell::default(),
+            ended: Notify::default(),
             lost: Cell::new(false),
         });
         self.live.borrow_mut().insert(id, Rc::clone(&live));
@@ -224,6 +304,8 @@ impl Runner {
             prepared: RefCell::default(),
             dozes_until: Cell::new(None),
             told_logs: Cell::new(told_logs),
+            links: RefCell::default(),
+            ended: Notify::default(),
             lost: Cell::new(false),
         }))
     }
@@ -242,6 +324,7 @@ impl Runner {
     /// Forgets an execution that nobody wants to hear of any more.
     pub(crate) fn forget(&self, live: &Rc<Live>) -> Result<(), StoreError> {
         live.lost.set(true);
+        live.ended.wake_all();
         self.live.borrow_mut().remove(&live.id);
         self.store.forget_execution(&live.id)
     }
@@ -647,7 +730,14 @@ impl Runner {
         spawn_local(async move {
             // The role counts that the owner has now.
             let caller = Caller { is_admin: runner.is_admin.get(), ..live.caller.clone() };
-            let result = invoke(&runner.env, &runner.settings, &caller, &prepared).await;
+            let ended = live.ended.changed();
+            let original = live.program.direct.is_some();
+            let reach = Reach { upstreams: &runner.upstreams, link: Rc::new(LiveLink(Rc::clone(&live))), original };
+            let invoked = invoke(&runner.env, &runner.settings, &caller, &prepared, &reach);
+            let Either::Left((result, _)) = select(std::pin::pin!(invoked), ended).await else {
+                // Nobody hears the answer any more: what was dropped tells the server.
+                return;
+            };
             log_call(Some(&live.id), &address, &result, started);
             runner.step(&live, |engine, moment| engine.settled(moment, seq, result));
         });

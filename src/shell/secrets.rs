@@ -6,7 +6,11 @@ use wasm_bindgen_futures::JsFuture;
 use worker::Env;
 
 use super::random::random_bytes;
-use crate::credential::{KEY_PURPOSE, Sealed, SecretPlace, SecretsError, check_key, key_id};
+use crate::credential::{
+    KEY_PURPOSE, Sealed, SecretPlace, SecretsError, SourceCredential, check_key, key_id, parse_auth,
+};
+use crate::internal::SealedCredential;
+use crate::outbound::SendError;
 
 #[wasm_bindgen]
 extern "C" {
@@ -41,11 +45,13 @@ const KEY: &str = "COUNTERSIGN_SECRET_KEY";
 const OLD_KEY: &str = "COUNTERSIGN_SECRET_KEY_OLD";
 
 /// Whether secrets can be stored; otherwise why not.
+#[allow(dead_code, reason = "the administration API uses it")]
 pub(crate) fn check(env: &Env) -> Result<(), SecretsError> {
     current_key(env).map(|_| ())
 }
 
 /// Encrypts a text for that place.
+#[allow(dead_code, reason = "the administration API uses it")]
 pub(crate) async fn seal(env: &Env, place: &SecretPlace<'_>, plaintext: &str) -> Result<String, SecretsError> {
     let secret = current_key(env)?;
     let key_id = key_id(&secret);
@@ -68,12 +74,37 @@ pub(crate) async fn open(env: &Env, place: &SecretPlace<'_>, sealed: &str) -> Re
     String::from_utf8(Uint8Array::new(&plaintext).to_vec()).map_err(|_| SecretsError::Unreadable)
 }
 
+/// A source's credential, decrypted for one call.
+pub(crate) async fn open_credential(
+    env: &Env,
+    organization: &str,
+    sealed: &SealedCredential,
+    confirmed_origins: &[String],
+) -> Result<SourceCredential, SendError> {
+    let unavailable = |reason: String| SendError::CredentialUnavailable { reason, retryable: false };
+    let place = SecretPlace { organization, credential: &sealed.id, version: sealed.version };
+    let text = open(env, &place, &sealed.sealed)
+        .await
+        .map_err(|error| unavailable(error.to_string().trim_end_matches('.').to_owned()))?;
+    let value = serde_json::from_str(&text).map_err(|_| unavailable("what is stored of it is not JSON".to_owned()))?;
+    let auth = parse_auth(&value).map_err(|error| unavailable(error.to_string()))?;
+    Ok(SourceCredential {
+        organization: organization.to_owned(),
+        id: sealed.id.clone(),
+        version: sealed.version,
+        auth,
+        confirmed_origins: confirmed_origins.to_vec(),
+    })
+}
+
 /// Whether a stored text is under the old key and should be written anew with [`seal`].
+#[allow(dead_code, reason = "the administration API uses it")]
 pub(crate) fn is_under_old_key(env: &Env, sealed: &str) -> bool {
     let current = current_key(env).ok().map(|secret| key_id(&secret));
     Sealed::parse(sealed).is_ok_and(|sealed| current.is_some_and(|current| sealed.key_id != current))
 }
 
+#[allow(dead_code, reason = "the administration API uses it")]
 fn current_key(env: &Env) -> Result<String, SecretsError> {
     let secret = variable(env, KEY).ok_or(SecretsError::NoKey)?;
     check_key(KEY, &secret)?;

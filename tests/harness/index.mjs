@@ -2,4 +2,5 @@
 
 export { startGateway } from "./gateway.mjs";
 export { approve, decide, decline, devToken, eventsOf, messageOf, openSession, shownPause } from "./mcp.mjs";
+export { startUpstream } from "./upstream.mjs";
 export { waitFor } from "./wait.mjs";

@@ -58,8 +58,9 @@ pub(super) fn forms_of(secret: &str) -> Vec<Form> {
         }
     };
     add(secret.to_owned(), false, false);
-    for (offset, dropped) in [(0, 0), (1, 2), (2, 3)] {
-        let padded = [&[0; 2][..offset], secret.as_bytes()].concat();
+    for (padding, dropped) in [(&[][..], 0), (&[0][..], 2), (&[0, 0][..], 3)] {
+        let offset = padding.len();
+        let padded = [padding, secret.as_bytes()].concat();
         // Only characters all of whose bits are the secret's are the same in every text.
         let whole = padded.len() * 8 / 6;
         let after = !(padded.len() * 8).is_multiple_of(6);

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
-use worker::ByteStream;
+use worker::{ByteStream, Env};
 
-use self::platform::{AbortOnDrop, Arrived, fetch};
+use self::platform::{AbortOnDrop, Arrived, FetchFailure, fetch, platform_request};
 use super::clock::sleep;
+use super::organization;
 use crate::catalog::openapi::request::HttpRequest;
 use crate::config::Settings;
 use crate::credential::{Auth, Redactor, SourceCredential};
@@ -74,6 +75,7 @@ pub(crate) struct Answer {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     /// Where it came from after redirects, without the credential.
+    #[allow(dead_code, reason = "MCP servers and imports use it")]
     pub(crate) url: String,
     /// For texts that are made of the answer: what was encoded in another way than in the body may show only there.
     pub(crate) redactor: Redactor,
@@ -94,6 +96,7 @@ pub(crate) struct OpenAnswer {
 
 impl OpenAnswer {
     /// A header's value.
+    #[allow(dead_code, reason = "MCP servers and imports use it")]
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -133,9 +136,31 @@ pub(crate) async fn send(outgoing: Outgoing<'_>, limits: Limits) -> Result<Answe
 }
 
 /// Sends a request and gives the answer as soon as it begins. How long the body may take is the caller's affair.
+#[allow(dead_code, reason = "MCP servers and imports use it")]
 pub(crate) async fn open(outgoing: Outgoing<'_>, limits: Limits) -> Result<OpenAnswer, SendError> {
     let sent = Cell::new(false);
     in_time(exchange(outgoing, limits, &sent), limits.time_ms, &sent).await
+}
+
+/// Sends a request to the gateway's own demo API, as if it were somebody else's.
+pub(crate) async fn send_to_own_api(
+    env: &Env,
+    organization: &str,
+    outgoing: Outgoing<'_>,
+    limits: Limits,
+) -> Result<Answer, SendError> {
+    let sent = Cell::new(false);
+    let exchange = async {
+        let redactor = Redactor::default();
+        let request = platform_request(outgoing.request, outgoing.trace)
+            .map_err(|error| FetchFailure::Unsendable(error).error(&redactor))?;
+        sent.set(true);
+        let response = organization::demo(env, organization, request.into()).await;
+        let response = response.map_err(|error| FetchFailure::Broken(error).error(&redactor))?;
+        let arrived = Arrived::of(&response, AbortOnDrop::default());
+        open_answer(arrived, outgoing.request.url.clone(), redactor).whole(limits.bytes).await
+    };
+    in_time(exchange, limits.time_ms, &sent).await
 }
 
 async fn in_time<T>(

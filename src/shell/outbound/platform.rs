@@ -1,7 +1,7 @@
 //! One request of the platform's `fetch`.
 
-use wasm_bindgen::{JsCast, JsValue};
-use worker::{AbortController, ByteStream, Fetch, Headers};
+use wasm_bindgen::JsValue;
+use worker::{AbortController, ByteStream, Fetch, Headers, Response, ResponseBody};
 
 use super::{ERROR_TEXT, broken};
 use crate::catalog::openapi::request::HttpRequest;
@@ -13,6 +13,7 @@ use crate::protocol::text::bounded;
 const USER_AGENT: &str = concat!("countersign/", env!("CARGO_PKG_VERSION"));
 
 /// Ends a request whose answer nobody waits for: the time is over, the client cancelled it, or it was a redirect.
+#[derive(Default)]
 pub(super) struct AbortOnDrop(AbortController);
 
 impl Drop for AbortOnDrop {
@@ -31,6 +32,14 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
+    pub(super) fn of(response: &Response, connection: AbortOnDrop) -> Self {
+        let body = match response.body() {
+            ResponseBody::Stream(stream) => Some(ByteStream::from(stream.clone())),
+            ResponseBody::Empty | ResponseBody::Body(_) => None,
+        };
+        Self { status: response.status_code(), headers: response.headers().entries().collect(), body, connection }
+    }
+
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -58,19 +67,11 @@ impl FetchFailure {
 /// Sends one request and gives its answer, whatever it is; a redirect is an answer.
 pub(super) async fn fetch(request: &HttpRequest, trace: &[(String, String)]) -> Result<Arrived, FetchFailure> {
     let request = platform_request(request, trace).map_err(FetchFailure::Unsendable)?;
-    let connection = AbortOnDrop(AbortController::default());
+    let connection = AbortOnDrop::default();
     let signal = connection.0.signal();
     let response = Fetch::Request(request.into()).send_with_signal(&signal).await;
     let response = response.map_err(FetchFailure::Broken)?;
-    let status = response.status_code();
-    let headers = response.headers().entries().collect();
-    let body = match response.body() {
-        worker::ResponseBody::Stream(stream) => {
-            Some(ByteStream::from(stream.clone().unchecked_into::<web_sys::ReadableStream>()))
-        }
-        worker::ResponseBody::Empty | worker::ResponseBody::Body(_) => None,
-    };
-    Ok(Arrived { status, headers, body, connection })
+    Ok(Arrived::of(&response, connection))
 }
 
 /// The bindings' own `Method` makes a GET of whatever it does not know, so the platform's request is built here.

@@ -1,15 +1,18 @@
 //! `tool_mode=direct`: tools of the catalog and of MCP servers, called one by one.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::{Either, select};
 use serde_json::{Map, Value, json};
 
 use super::exchange::Exchange;
 use super::outcome::RpcError;
-use super::questions::ExchangeLink;
+use super::questions::{ExchangeLink, UpstreamLink};
 use super::{Session, caller_of};
 use crate::engine::{DirectCall, ProgramRow, Resolution, error_result};
 use crate::internal::{DirectAnswer, DirectQuestion, ToolLookup};
@@ -18,14 +21,17 @@ use crate::policy::{Vouched, may_be_sent_again};
 use crate::protocol::text::bounded;
 use crate::session::SessionMeta;
 use crate::session::direct::{outcome_result, own_tool};
-use crate::shell::clock::now;
+use crate::shell::clock::{now, sleep};
 use crate::shell::invoke::{CallToResolve, Caller, invoke, log_call, resolve_found};
 use crate::shell::organization;
 use crate::shell::telemetry::log;
-use crate::upstream::{McpServer, Offers, ServerError};
+use crate::shell::upstream::{Reach, UpstreamServer};
+use crate::upstream::{Link, McpServer, Offers, ServerError};
 
 /// How long what is known of the catalog is used without asking, in milliseconds.
 const FRESH_MS: u64 = 5_000;
+/// How long a list waits for one server.
+const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Tools that are remembered.
 const REMEMBERED: usize = 200;
 
@@ -39,27 +45,30 @@ pub(super) struct Directory {
 
 /// The MCP servers of a session.
 pub(super) struct Servers {
-    servers: Vec<Rc<dyn McpServer>>,
+    /// Part of the gateway itself.
+    own: Vec<Rc<dyn McpServer>>,
+    /// Those of configured sources, and when the organization was asked for them.
+    configured: RefCell<Option<(u64, Vec<Rc<dyn McpServer>>)>>,
 }
 
 impl Default for Servers {
     fn default() -> Self {
         #[cfg(feature = "conformance")]
-        let servers: Vec<Rc<dyn McpServer>> = vec![Rc::new(crate::upstream::fixtures::Fixtures)];
+        let own: Vec<Rc<dyn McpServer>> = vec![Rc::new(crate::upstream::fixtures::Fixtures)];
         #[cfg(not(feature = "conformance"))]
-        let servers = Vec::new();
-        Self { servers }
+        let own = Vec::new();
+        Self { own, configured: RefCell::default() }
     }
 }
 
 impl Servers {
-    /// What any of them offers.
-    pub(super) fn offers(&self) -> Offers {
-        self.servers.iter().fold(Offers::default(), |all, server| all.or(server.offers()))
+    fn offering(&self, offers: impl Fn(Offers) -> bool) -> impl Iterator<Item = &Rc<dyn McpServer>> {
+        self.own.iter().filter(move |server| offers(server.offers()))
     }
 
-    fn offering(&self, offers: impl Fn(Offers) -> bool) -> impl Iterator<Item = &Rc<dyn McpServer>> {
-        self.servers.iter().filter(move |server| offers(server.offers()))
+    /// The catalog changed.
+    pub(super) fn forget(&self) {
+        self.configured.take();
     }
 }
 
@@ -90,33 +99,104 @@ impl Session {
     ) -> Result<String, RpcError> {
         let unknown = || RpcError::method_not_found(method);
         let (offers, list) = serves(method).ok_or_else(unknown)?;
-        let servers: Vec<Rc<dyn McpServer>> = self.servers.offering(offers).cloned().collect();
-        if servers.is_empty() {
-            return Err(unknown());
+        let servers = self.all_servers(&exchange.meta).await;
+        let servers: Vec<Rc<dyn McpServer>> = servers.into_iter().filter(|server| offers(server.offers())).collect();
+        match list {
+            Some(_) if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) => Err(RpcError::invalid_cursor()),
+            _ if servers.is_empty() => Err(unknown()),
+            Some(key) => Ok(self.merged_list(exchange, &servers, method, key).await),
+            None => self.first_answer(exchange, servers, method, params).await,
         }
-        if list.is_some() && params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            return Err(RpcError::invalid_cursor());
-        }
-        let mut all = Vec::new();
+    }
+
+    /// One list of all servers', in an order that stays. One that does not answer in time is left out.
+    async fn merged_list(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        servers: &[Rc<dyn McpServer>],
+        method: &str,
+        key: &'static str,
+    ) -> String {
+        let ask = |server: &Rc<dyn McpServer>| {
+            let server = Rc::clone(server);
+            async move {
+                let asking = std::pin::pin!(self.ask_server(exchange, &server, method, Map::new()));
+                let problem = match select(asking, sleep(LIST_WAIT)).await {
+                    Either::Left((Ok(mut result), _)) => match result.get_mut(key).map(Value::take) {
+                        Some(Value::Array(items)) => return items,
+                        _ => "its answer is no list".to_owned(),
+                    },
+                    Either::Left((Err(error), _)) => error.to_string(),
+                    Either::Right(_) => "it did not answer in time".to_owned(),
+                };
+                log("mcp_server_unavailable", json!({ "server": server.name(), "method": method, "reason": problem }));
+                Vec::new()
+            }
+        };
+        let lists = futures_util::future::join_all(servers.iter().map(ask)).await;
+        json!({ key: lists.concat() }).to_string()
+    }
+
+    /// The answer of the first server that has what is asked for.
+    async fn first_answer(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        servers: Vec<Rc<dyn McpServer>>,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<String, RpcError> {
         let mut missing = ServerError::Unknown(method.to_owned());
         for server in servers {
             match self.ask_server(exchange, &server, method, params.clone()).await {
-                Ok(mut result) => match list {
-                    None => return Ok(result.to_string()),
-                    Some(key) => {
-                        if let Some(Value::Array(items)) = result.get_mut(key).map(Value::take) {
-                            all.extend(items);
-                        }
-                    }
-                },
+                Ok(result) => return Ok(result.to_string()),
                 Err(error @ ServerError::Unknown(_)) => missing = error,
                 Err(error) => return Err(rpc_error(error)),
             }
         }
-        match list {
-            Some(key) => Ok(json!({ key: all }).to_string()),
-            None => Err(rpc_error(missing)),
-        }
+        Err(rpc_error(missing))
+    }
+
+    /// What any server offers.
+    pub(super) async fn offers(&self, meta: &SessionMeta) -> Offers {
+        let servers = self.all_servers(meta).await;
+        servers.iter().fold(Offers::default(), |all, server| all.or(server.offers()))
+    }
+
+    /// All servers: those of sources, by their slugs, then the gateway's own.
+    async fn all_servers(&self, meta: &SessionMeta) -> Vec<Rc<dyn McpServer>> {
+        let known = self
+            .servers
+            .configured
+            .borrow()
+            .as_ref()
+            .filter(|(at, _)| now().saturating_sub(*at) < FRESH_MS)
+            .map(|(_, known)| known.clone());
+        let mut servers = match known {
+            Some(known) => known,
+            None => self.configured_servers(meta).await,
+        };
+        servers.extend(self.servers.own.iter().cloned());
+        servers
+    }
+
+    /// The servers of sources, as the organization says.
+    async fn configured_servers(&self, meta: &SessionMeta) -> Vec<Rc<dyn McpServer>> {
+        let Ok(runner) = self.runner() else { return Vec::new() };
+        let answer = match organization::servers(&self.env, &meta.organization, &meta.resource).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
+                return Vec::new();
+            }
+        };
+        let log_level = self.meta.borrow().as_ref().and_then(|meta| meta.log_level);
+        let server = |source| -> Rc<dyn McpServer> {
+            let upstream = runner.upstreams.of(&meta.organization, source);
+            Rc::new(UpstreamServer::new(upstream, answer.alone, log_level))
+        };
+        let configured: Vec<_> = answer.sources.iter().map(server).collect();
+        *self.servers.configured.borrow_mut() = Some((now(), configured.clone()));
+        configured
     }
 
     async fn ask_server(
@@ -127,7 +207,11 @@ impl Session {
         mut params: Map<String, Value>,
     ) -> Result<Value, ServerError> {
         params.remove("_meta");
-        let link = Rc::new(ExchangeLink(Rc::clone(exchange)));
+        let link: Rc<dyn Link> = if server.may_repeat() {
+            Rc::new(ExchangeLink(Rc::clone(exchange)))
+        } else {
+            Rc::new(UpstreamLink(Rc::clone(exchange)))
+        };
         server.handle(method, params, link).await
     }
 
@@ -268,7 +352,9 @@ impl Session {
         exchange.may_be_repeated("tools/call", params);
         let started = now();
         let runner = self.runner()?;
-        let outcome = invoke(&self.env, &runner.settings, &caller, &prepared).await;
+        let link = Rc::new(UpstreamLink(Rc::clone(exchange)));
+        let reach = Reach { upstreams: &runner.upstreams, link, original: true };
+        let outcome = invoke(&self.env, &runner.settings, &caller, &prepared, &reach).await;
         log_call(None, &tool.address, &outcome, started);
         Ok(outcome_result(&outcome))
     }

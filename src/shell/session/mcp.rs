@@ -17,6 +17,7 @@ use crate::protocol::headers::Accepts;
 use crate::protocol::jsonrpc::{Body, Message, Refusal};
 use crate::protocol::text::bounded;
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
+use crate::session::question::Askable;
 use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
 use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
 use crate::shell::clock::now;
@@ -221,6 +222,7 @@ impl Session {
         if meta.log_level != Some(level) {
             let changed = Rc::new(SessionMeta { log_level: Some(level), ..SessionMeta::clone(&meta) });
             self.store()?.put_session_meta(&changed)?;
+            self.runner()?.upstreams.serve(Askable::parse(&changed.capabilities), changed.log_level);
             *self.meta.borrow_mut() = Some(changed);
         }
         Ok("{}".to_owned())
@@ -325,7 +327,7 @@ impl Session {
         );
         let result = json!({
             "protocolVersion": version,
-            "capabilities": self.capabilities(meta.modes.tools),
+            "capabilities": self.capabilities(&meta).await,
             "serverInfo": { "name": "countersign", "title": "Countersign", "version": env!("CARGO_PKG_VERSION") },
             "instructions": if meta.modes.tools == ToolMode::Code { INSTRUCTIONS } else { DIRECT_INSTRUCTIONS },
         });
@@ -336,10 +338,10 @@ impl Session {
     }
 
     /// What a session offers (specification, revision 2025-11-25, "Capability Negotiation").
-    fn capabilities(&self, tools: ToolMode) -> Value {
+    async fn capabilities(&self, meta: &SessionMeta) -> Value {
         let mut capabilities = vec![("tools", json!({ "listChanged": true })), ("logging", json!({}))];
-        if tools == ToolMode::Direct {
-            let offers = self.servers.offers();
+        if meta.modes.tools == ToolMode::Direct {
+            let offers = self.offers(meta).await;
             if offers.resources {
                 capabilities.push(("resources", json!({ "subscribe": offers.subscriptions, "listChanged": true })));
             }
@@ -375,6 +377,7 @@ impl Session {
             exchange.end_with(&WireError::session_timed_out());
         }
         self.close_standalone("the session has ended");
+        runner.upstreams.end();
         self.remember(runner, &ended, self.stored_activity.get());
         runner.load_open(&caller_of(meta))?;
         runner.rearm();

@@ -45,6 +45,7 @@ use crate::config::Settings;
 use crate::internal::{CONTEXT_HEADER, Context, Operation};
 use crate::protocol::errors::WireError;
 use crate::session::alarm::{Fate, decide_fate};
+use crate::session::question::Askable;
 use crate::session::{SessionMeta, Termination};
 
 /// How long one alarm keeps driving executions; the platform allows 15 minutes.
@@ -210,6 +211,7 @@ impl Session {
         runner.last_activity.set(Some(runner.settings.alarm.latest_activity(activity, now())));
         runner.is_admin.set(meta.admin);
         runner.terminated_at.set(meta.terminated.as_ref().map(|tombstone| tombstone.at));
+        runner.upstreams.serve(Askable::parse(&meta.capabilities), meta.log_level);
         *self.meta.borrow_mut() = Some(Rc::clone(meta));
     }
 

@@ -11,7 +11,7 @@ use super::answers::tool_error;
 use super::exchange::Exchange;
 use super::native::items_of;
 use super::outcome::{Failure, RpcError};
-use super::questions::ExchangeLink;
+use super::questions::{ExchangeLink, UpstreamLink};
 use super::{Session, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::engine::program::compile_program;
@@ -272,6 +272,7 @@ impl Session {
     /// Waits for the first pause of an execution, or its end.
     async fn first_report(&self, live: &Rc<Live>, exchange: &Rc<Exchange>) -> Result<Report, RpcError> {
         let runner = self.runner()?;
+        let _listening = live.listen(Rc::new(UpstreamLink(Rc::clone(exchange))));
         let mut told = 0;
         // A client gives up at about a minute: a program that sleeps for longer is asked for again.
         let until = now().saturating_add(runner.settings.resume_wait_ms);
@@ -302,6 +303,8 @@ impl Session {
         until: u64,
     ) -> Result<Report, RpcError> {
         let runner = self.runner()?;
+        let listen = |live: &Rc<Live>| exchange.map(|exchange| live.listen(Rc::new(UpstreamLink(Rc::clone(exchange)))));
+        let mut _listening = listen(&live);
         let mut told = 0;
         loop {
             let changed = runner.changed.changed();
@@ -321,6 +324,7 @@ impl Session {
             }
             if live.lost.get() {
                 live = runner.by_pause(pause, caller)?.ok_or_else(|| RpcError::internal("the execution is gone"))?;
+                _listening = listen(&live);
                 runner.wake_idle();
                 continue;
             }
@@ -408,6 +412,10 @@ impl Exchange {
     /// Tells a client that wants to know how many calls of an execution are answered, when there are more than before.
     fn tell_progress(&self, live: &Live, told: &mut usize) {
         let Some(token) = &self.progress_token else { return };
+        if live.program.direct.is_some() {
+            // The one call's own progress counts, where it tells of any.
+            return;
+        }
         let (answered, made, waiting, over) = {
             let engine = live.engine.borrow();
             let count = |status| engine.calls().iter().filter(|call| call.status == status).count();

@@ -116,6 +116,53 @@ impl Session {
     }
 }
 
+/// What a server of somebody else's may do on an exchange: its questions are told apart by chance, because it need not ask
+/// the same ones when it is asked again.
+pub(super) struct UpstreamLink(pub(super) Rc<Exchange>);
+
+impl Link for UpstreamLink {
+    fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
+        ExchangeLink(Rc::clone(&self.0)).progress(value, total, message);
+    }
+
+    fn log(&self, level: LogLevel, logger: Option<&str>, data: Value) {
+        ExchangeLink(Rc::clone(&self.0)).log(level, logger, data);
+    }
+
+    fn ask(&self, question: Question) -> LocalBoxFuture<'_, Result<Value, ServerError>> {
+        Box::pin(async move {
+            let number = random_hex::<8>().map_err(|error| ServerError::ClientCannotBeAsked(error.to_string()))?;
+            let key = format!("upstream:{number}");
+            // Dropped at the end, when the answer is there, it takes nothing back.
+            let _withdraw = Withdraw { exchange: &self.0, key: &key };
+            self.0.ask_client(&key, question).await
+        })
+    }
+
+    fn changed(&self, what: Changed) {
+        self.0.session.tell(what);
+    }
+
+    fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move { sleep(Duration::from_millis(u64::from(milliseconds))).await })
+    }
+
+    /// A server's connection is not the client's.
+    fn disconnect(&self) {}
+}
+
+/// A question that nobody waits for any more is taken back.
+struct Withdraw<'w> {
+    exchange: &'w Exchange,
+    key: &'w str,
+}
+
+impl Drop for Withdraw<'_> {
+    fn drop(&mut self) {
+        self.exchange.withdraw(self.key, "the server does not wait for the answer any more");
+    }
+}
+
 /// What a server may do on an exchange.
 pub(super) struct ExchangeLink(pub(super) Rc<Exchange>);
 

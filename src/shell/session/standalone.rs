@@ -59,6 +59,7 @@ impl Session {
     /// The catalog changed: whoever reads is told. Gives whether somebody does.
     pub(super) fn catalog_changed(&self) -> bool {
         self.directory.borrow_mut().take();
+        self.servers.forget();
         self.tell(Changed::Tools)
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::connection::{Upstream, no_response};
 use super::transport::{NoResponse, Piece, send};
+use crate::credential::Redactor;
 use crate::shell::clock::{now, sleep};
 use crate::shell::telemetry::log;
 use crate::upstream::client::{
@@ -174,17 +175,18 @@ impl Upstream {
         let mut outgoing = outgoing;
         for attempt in 0..=RESUMES {
             let mut broke = "it ended before the answer".to_owned();
-            match send(&self.settings, &self.source, &outgoing, deadline.until()).await {
+            match send(&self.place(), &outgoing, deadline.until()).await {
                 Ok(mut response) => {
                     if attempt > 0 && response.status >= 300 {
                         return Err(Trouble::Unknown(format!("it answered {} for the rest", response.status)));
                     }
-                    exchange.begin(response.status, response.content_type.as_deref()).map_err(trouble)?;
+                    exchange.begin(response.status, response.header("content-type")).map_err(trouble)?;
                     loop {
                         let heard = match response.next(deadline.until()).await {
                             Piece::Bytes(piece) => exchange.push(&piece).map_err(trouble)?,
                             Piece::End => {
                                 let heard = exchange.end(response.status, has_session).map_err(trouble)?;
+                                let heard = redacted(heard, response.redactor());
                                 if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
                                     return self.judged(connected, answer);
                                 }
@@ -196,6 +198,7 @@ impl Upstream {
                             }
                             Piece::Timeout => return Err(Trouble::Timeout),
                         };
+                        let heard = redacted(heard, response.redactor());
                         if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
                             return self.judged(connected, answer);
                         }
@@ -265,8 +268,14 @@ impl Upstream {
         None
     }
 
-    fn tell_changed(&self, what: Changed, link: &Rc<dyn Link>) {
-        link.changed(what);
+    fn tell_changed(self: &Rc<Self>, what: Changed, link: &Rc<dyn Link>) {
+        match what {
+            // Sessions are told by the organization, and only if something really changed.
+            Changed::Tools => self.reread_tools(),
+            Changed::Resources | Changed::Prompts => link.changed(what),
+            // Nobody is subscribed.
+            Changed::Resource(_) => {}
+        }
     }
 
     /// What a stateless server needs, by its own keys. A question that cannot be asked is left out: the server decides.
@@ -287,6 +296,52 @@ impl Upstream {
         }
         answers
     }
+}
+
+/// Takes the source's credential out of everything that a server said: it may echo one.
+fn redacted(heard: Vec<Heard>, redactor: &Redactor) -> Vec<Heard> {
+    if redactor.is_empty() {
+        return heard;
+    }
+    let text = |text: String| redactor.text(&text).into_owned();
+    let value = |value: Value| redacted_value(value, redactor);
+    let one = |heard: Heard| match heard {
+        Heard::Answer(Answered::Result(result)) => Heard::Answer(Answered::Result(value(result))),
+        Heard::Answer(Answered::Error(fault)) => Heard::Answer(Answered::Error(RpcFault {
+            code: fault.code,
+            message: text(fault.message),
+            data: fault.data.map(value),
+        })),
+        Heard::Progress { progress, total, message } => Heard::Progress { progress, total, message: message.map(text) },
+        Heard::Log { level, logger, data } => Heard::Log { level, logger: logger.map(text), data: value(data) },
+        Heard::Ask { id, question } => {
+            let question = match question {
+                Question::Elicitation(params) => Question::Elicitation(redacted_members(params, redactor)),
+                Question::Sampling(params) => Question::Sampling(redacted_members(params, redactor)),
+                Question::Roots => Question::Roots,
+            };
+            Heard::Ask { id, question }
+        }
+        other @ (Heard::Reply { .. } | Heard::Changed(_)) => other,
+    };
+    heard.into_iter().map(one).collect()
+}
+
+fn redacted_value(value: Value, redactor: &Redactor) -> Value {
+    match value {
+        Value::String(text) => match redactor.text(&text) {
+            std::borrow::Cow::Borrowed(_) => Value::String(text),
+            std::borrow::Cow::Owned(redacted) => Value::String(redacted),
+        },
+        Value::Array(items) => items.into_iter().map(|item| redacted_value(item, redactor)).collect(),
+        Value::Object(members) => Value::Object(redacted_members(members, redactor)),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
+    }
+}
+
+fn redacted_members(members: Map<String, Value>, redactor: &Redactor) -> Map<String, Value> {
+    let member = |(key, value): (String, Value)| (redactor.text(&key).into_owned(), redacted_value(value, redactor));
+    members.into_iter().map(member).collect()
 }
 
 async fn ask_client(link: &Rc<dyn Link>, question: Question) -> Result<Value, (i32, String)> {

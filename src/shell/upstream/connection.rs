@@ -8,13 +8,15 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
+use worker::Env;
 
 use super::asking::{Deadline, Trouble};
-use super::transport::{Incoming, NoResponse, Piece, send};
+use super::transport::{Incoming, NoResponse, Piece, Place, send};
 use crate::config::Settings;
 use crate::internal::SourceRow;
 use crate::session::question::Askable;
 use crate::shell::clock::{now, sleep};
+use crate::shell::import::reread;
 use crate::shell::notify::Notify;
 use crate::shell::telemetry::log;
 use crate::upstream::client::{
@@ -27,6 +29,8 @@ use crate::upstream::{LogLevel, Offers};
 const CONNECT_MS: u64 = 10_000;
 /// How long one that could not be reached is not tried again, in milliseconds.
 const DEAD_MS: u64 = 5_000;
+/// Between two readings of its tools because it says that they changed, in milliseconds.
+const REREAD_MS: u64 = 2_000;
 /// Requests to one server at a time. The platform opens six connections at once, and one that hangs must not have them all.
 const AT_ONCE: u32 = 4;
 /// Messages before an answer.
@@ -34,7 +38,9 @@ const MESSAGES: usize = 10_000;
 
 /// One server.
 pub(crate) struct Upstream {
+    env: Env,
     pub(super) settings: Rc<Settings>,
+    organization: String,
     pub(crate) source: SourceRow,
     askable: Askable,
     state: RefCell<State>,
@@ -43,6 +49,7 @@ pub(crate) struct Upstream {
     running: Cell<u32>,
     /// The level that the server was told.
     told_level: Cell<Option<LogLevel>>,
+    reread_at: Cell<u64>,
 }
 
 enum State {
@@ -77,22 +84,35 @@ impl Drop for Connecting<'_> {
 }
 
 impl Upstream {
-    pub(super) fn new(settings: Rc<Settings>, source: SourceRow, askable: Askable) -> Self {
+    pub(super) fn new(
+        env: &Env,
+        settings: &Rc<Settings>,
+        organization: &str,
+        source: &SourceRow,
+        askable: Askable,
+    ) -> Self {
         Self {
-            settings,
-            source,
+            env: env.clone(),
+            settings: Rc::clone(settings),
+            organization: organization.to_owned(),
+            source: source.clone(),
             askable,
             state: RefCell::new(State::Unknown),
             changed: Notify::default(),
             next_id: Cell::new(1),
             running: Cell::new(0),
             told_level: Cell::new(None),
+            reread_at: Cell::new(0),
         }
     }
 
     /// Whether it is the same server, reached the same way, for the same client.
     pub(super) fn is_for(&self, source: &SourceRow, askable: Askable) -> bool {
         self.source.url == source.url && self.source.credential == source.credential && self.askable == askable
+    }
+
+    pub(super) fn place(&self) -> Place<'_> {
+        Place { env: &self.env, settings: &self.settings, organization: &self.organization, source: &self.source }
     }
 
     /// What it offers beside tools, as far as that is known.
@@ -242,7 +262,7 @@ impl Upstream {
             Err(why) => return Err(why),
         };
         let initialized = self.requests(&connected).notification("notifications/initialized", None);
-        match send(&self.settings, &self.source, &initialized, until).await {
+        match send(&self.place(), &initialized, until).await {
             Ok(response) if response.status < 300 => Ok(Rc::new(connected)),
             Ok(response) => Err(format!("it answered {} to notifications/initialized", response.status)),
             Err(error) => Err(no_response(error)),
@@ -258,8 +278,8 @@ impl Upstream {
         outgoing: &Outgoing,
         until: u64,
     ) -> Result<(u16, Option<String>, Result<Result<Value, RpcFault>, String>), String> {
-        let mut response = send(&self.settings, &self.source, outgoing, until).await.map_err(no_response)?;
-        let (status, session) = (response.status, response.session_id.clone());
+        let mut response = send(&self.place(), outgoing, until).await.map_err(no_response)?;
+        let (status, session) = (response.status, response.header("mcp-session-id").map(ToOwned::to_owned));
         let mut exchange = Exchange::new(Some(id), false, self.limits());
         let outcome = answer_in(&mut response, &mut exchange, has_session, until).await;
         Ok((status, session, outcome))
@@ -269,7 +289,7 @@ impl Upstream {
     pub(super) fn send_aside(self: &Rc<Self>, outgoing: Outgoing) {
         let upstream = Rc::clone(self);
         spawn_local(async move {
-            let sent = send(&upstream.settings, &upstream.source, &outgoing, now() + CONNECT_MS).await;
+            let sent = send(&upstream.place(), &outgoing, now() + CONNECT_MS).await;
             if let Err(error) = sent {
                 log("mcp_upstream_not_told", json!({ "source": upstream.source.slug, "reason": no_response(error) }));
             }
@@ -284,6 +304,23 @@ impl Upstream {
         {
             self.send_aside(outgoing);
         }
+    }
+
+    /// The server's tools changed: the organization reads them again.
+    pub(super) fn reread_tools(self: &Rc<Self>) {
+        // One that says so all the time is not heard more often.
+        if now().saturating_sub(self.reread_at.replace(now())) < REREAD_MS {
+            return;
+        }
+        let upstream = Rc::clone(self);
+        spawn_local(async move {
+            let (organization, slug) = (&upstream.organization, &upstream.source.slug);
+            match reread(&upstream.env, &upstream.settings, organization, slug).await {
+                Ok(200..=299) => {}
+                Ok(status) => log("mcp_upstream_not_reread", json!({ "source": slug, "status": status })),
+                Err(error) => log("mcp_upstream_not_reread", json!({ "source": slug, "reason": error.to_string() })),
+            }
+        });
     }
 
     pub(super) fn deadline(&self) -> Deadline {
@@ -309,7 +346,7 @@ async fn answer_in(
             | Heard::Changed(_) => None,
         })
     };
-    exchange.begin(response.status, response.content_type.as_deref()).map_err(unusable)?;
+    exchange.begin(response.status, response.header("content-type")).map_err(unusable)?;
     loop {
         match response.next(until).await {
             Piece::Bytes(piece) => {

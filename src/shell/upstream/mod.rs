@@ -41,8 +41,27 @@ pub(crate) enum ListError {
     Refused(String),
 }
 
+/// A call that was looked up and may be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct McpCall {
+    pub(crate) source: SourceRow,
+    pub(crate) binding: McpBinding,
+    /// Checked, under the names that clients know.
+    pub(crate) arguments: Value,
+}
+
+/// What a call needs beside itself.
+pub(crate) struct Reach<'r> {
+    pub(crate) upstreams: &'r Upstreams,
+    /// Who hears of it.
+    pub(crate) link: Rc<dyn Link>,
+    /// Whether an MCP result is wanted as it came.
+    pub(crate) original: bool,
+}
+
 /// The servers that one session object uses. A source that is reached in another way than before is another server.
 pub(crate) struct Upstreams {
+    env: Env,
     settings: Rc<Settings>,
     known: RefCell<BTreeMap<String, Rc<Upstream>>>,
     askable: Cell<Askable>,
@@ -50,8 +69,8 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    pub(crate) fn new(settings: Rc<Settings>) -> Self {
-        Self { settings, known: RefCell::default(), askable: Cell::default(), log_level: Cell::default() }
+    pub(crate) fn new(env: Env, settings: Rc<Settings>) -> Self {
+        Self { env, settings, known: RefCell::default(), askable: Cell::default(), log_level: Cell::default() }
     }
 
     /// Whose client it is: what it can be asked, and which log messages it wants.
@@ -61,7 +80,7 @@ impl Upstreams {
     }
 
     /// The server of a source.
-    pub(crate) fn of(&self, source: &SourceRow) -> Rc<Upstream> {
+    pub(crate) fn of(&self, organization: &str, source: &SourceRow) -> Rc<Upstream> {
         let mut known = self.known.borrow_mut();
         if let Some(upstream) = known.get(&source.slug) {
             if upstream.is_for(source, self.askable.get()) {
@@ -72,7 +91,7 @@ impl Upstreams {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let upstream = Rc::new(Upstream::new(Rc::clone(&self.settings), source.clone(), self.askable.get()));
+        let upstream = Rc::new(Upstream::new(&self.env, &self.settings, organization, source, self.askable.get()));
         known.insert(source.slug.clone(), Rc::clone(&upstream));
         upstream
     }
@@ -88,12 +107,12 @@ impl Upstreams {
     /// along, for a client that understands them.
     pub(crate) async fn call(
         &self,
-        source: &SourceRow,
-        binding: &McpBinding,
-        arguments: &Value,
+        organization: &str,
+        call: &McpCall,
         link: &Rc<dyn Link>,
         original: bool,
     ) -> Rc<str> {
+        let McpCall { source, binding, arguments } = call;
         let arguments = wire_arguments(binding, arguments);
         let parts = CallParts {
             headers: wire_headers(binding, &arguments),
@@ -105,7 +124,7 @@ impl Upstreams {
             ("name".to_owned(), Value::String(binding.name.clone())),
             ("arguments".to_owned(), arguments),
         ]);
-        match self.of(source).ask("tools/call", &params, parts, link).await {
+        match self.of(organization, source).ask("tools/call", &params, parts, link).await {
             Ok(Ok(result)) => {
                 let passed = original.then(|| passed_outcome(&result)).flatten();
                 passed.map_or_else(|| outcome_text(&read_result(&result)), Into::into)
@@ -206,12 +225,13 @@ pub(super) async fn list(
 /// Reads the tools of a source of the kind `mcp`. `known_names` has the wire names of tools that the catalog has already,
 /// with their part of the address, which stays.
 pub(crate) async fn list_tools(
-    _env: &Env,
+    env: &Env,
     settings: &Rc<Settings>,
+    organization: &str,
     source: &SourceRow,
     known_names: &BTreeMap<String, String>,
 ) -> Result<ListedTools, ListError> {
-    let upstream = Rc::new(Upstream::new(Rc::clone(settings), source.clone(), Askable::default()));
+    let upstream = Rc::new(Upstream::new(env, settings, organization, source, Askable::default()));
     let link: Rc<dyn Link> = Rc::new(Nobody);
     let listed = list(&upstream, "tools/list", "tools", &link).await;
     let stateless = upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless);

@@ -198,6 +198,8 @@ impl Exchange {
             return Err(Fault::SessionLost);
         }
         match (status, answer) {
+            // It is about the credential, whatever the body says.
+            (401 | 403, _) => Err(Fault::Status { status }),
             (_, Some(_)) => Ok(heard),
             (200..=299, None) => Err(understood.err().unwrap_or(Fault::Garbage("no answer to the request"))),
             (status, None) => Err(Fault::Status { status }),

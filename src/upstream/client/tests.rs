@@ -223,6 +223,7 @@ fn responses_that_are_no_stream_are_read_by_status_and_body() {
     assert_eq!(read(200, json_type, &answer), Ok(vec![Heard::Answer(Answered::Result(json!({})))]));
     assert_eq!(read(404, json_type, &error(-32_001, "Session not found")), Err(Fault::SessionLost));
     assert_eq!(read(404, None, ""), Err(Fault::SessionLost));
+    assert_eq!(read(401, json_type, &nameless), Err(Fault::Status { status: 401 }));
     assert_eq!(read(400, json_type, &nameless), Err(Fault::SessionLost));
     assert_eq!(read(400, Some("text/plain"), "Missing session ID"), Err(Fault::SessionLost));
     assert!(matches!(read(404, json_type, &error(-32_601, "Method not found")), Ok(heard) if heard.len() == 1));

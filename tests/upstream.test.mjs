@@ -1,0 +1,266 @@
+// MCP servers behind the gateway, of both eras: their tools in programs and in direct mode, what is passed through, and what
+// becomes of calls when a server is killed, forgets its sessions, hangs, or talks nonsense.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { approve, devToken, openSession, startGateway, startUpstream, waitFor } from "./harness/index.mjs";
+
+let gateway;
+const upstreams = [];
+before(async () => {
+  gateway = await startGateway({ vars: { ALLOW_LOCAL_NETWORK: "true", DEFAULT_TOOL_MODE: "code", TOOL_TIMEOUT_MS: "3000", RESUME_WAIT_MS: "3000" } });
+});
+after(async () => {
+  await gateway.stop();
+  for (const upstream of upstreams) await upstream.stop();
+});
+
+let organizations = 0;
+
+/** An organization with a source for each server, by slug: `{up: upstream}`, all trusted unless said otherwise. */
+async function organization(sources, { trusted = true } = {}) {
+  const name = `upstream${organizations += 1}`;
+  for (const [slug, upstream] of Object.entries(sources)) {
+    const added = await addSource(name, slug, { kind: "mcp", url: upstream.url, trusted });
+    assert.ok(added.status < 300, JSON.stringify(added.body));
+  }
+  const open = (options = {}) => openSession(gateway, { token: devToken({ organization: name }), ...options });
+  return {
+    name,
+    program: (options) => open(options),
+    direct: ({ query = {}, ...options } = {}) => open({ query: { tool_mode: "direct", ...query }, ...options }),
+    approver: { token: devToken({ organization: name, roles: ["approver"] }) },
+  };
+}
+
+async function addSource(name, slug, source) {
+  const response = await gateway.fetch(`/api/sources/${slug}`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${devToken({ organization: name, roles: ["admin"] })}`, "content-type": "application/json" },
+    body: JSON.stringify(source),
+  });
+  return { status: response.status, body: await response.json() };
+}
+
+async function start(options) {
+  const upstream = await startUpstream(options);
+  upstreams.push(upstream);
+  return upstream;
+}
+
+const run = async (session, code, options) => {
+  const result = await session.tool("execute", { code }, options);
+  assert.equal(result.structuredContent.status, "completed", JSON.stringify(result.structuredContent));
+  return result.structuredContent.result;
+};
+const ERAS = ["session", "stateless"];
+
+for (const era of ERAS) {
+  test(`${era}: tools are imported from all pages under safe names, and a program calls them`, async () => {
+    const upstream = await start({ era });
+    const { program } = await organization({ up: upstream });
+    const session = await program();
+    const results = await run(session, `
+      const echo = await tools.up.echo({ text: "ünicode", odd_20key: 7 });
+      const notes = await tools.up.notes.list({});
+      const failed = await tools.up.fail({});
+      const refused = await tools.up.refuse({});
+      const blocks = await tools.up.blocks({});
+      const region = await tools.up.region({ region: " süd " });
+      const lying = await tools.up.lying_output({});
+      return { echo, notes: String(notes.data.notes[0].n), failed, refused, blocks, region: region.data, lying: lying.data };
+    `);
+    assert.deepEqual(results.echo, { ok: true, data: { text: "ünicode", "odd key": 7 } });
+    assert.equal(results.notes, "12345");
+    assert.deepEqual(results.failed.error, { code: "tool_error", message: "It went wrong" });
+    assert.equal(results.refused.error.code, "upstream_error");
+    assert.deepEqual(results.refused.error.details, { code: -32602, data: { why: "because" } });
+    assert.deepEqual(results.blocks.data[1], { mimeType: "image/png", encoding: "base64", data: "AA==" });
+    assert.equal(results.region.args.region, " süd ");
+    assert.deepEqual(results.lying, { n: "no number" });
+    if (era === "session") assert.equal((await upstream.calls("initialize")).length, 2, "one for the import, one for the session");
+  });
+
+  test(`${era}: direct mode passes results through as they came, with progress and log messages before`, async () => {
+    const upstream = await start({ era });
+    const { direct } = await organization({ up: upstream });
+    const session = await direct();
+    await session.call("logging/setLevel", { level: "warning" });
+    const blocks = await session.tool("up__blocks");
+    assert.equal(blocks.content[0].annotations.priority, 0.5);
+    assert.deepEqual(blocks.content[2], { type: "resource_link", uri: "note://one", name: "one" });
+    assert.deepEqual(await session.tool("up__fail"), { content: [{ type: "text", text: "It went wrong" }], isError: true });
+    const { result, messages } = await session.call("tools/call", { name: "up__talk", arguments: {}, _meta: { progressToken: "mine" } });
+    assert.equal(result.content[0].text, "talked");
+    const progress = messages.filter(({ method }) => method === "notifications/progress").map(({ params }) => params);
+    assert.deepEqual(progress, [1, 2].map((step) => ({ progressToken: "mine", progress: step, total: 2, message: `step ${step}` })));
+    const [log] = messages.filter(({ method }) => method === "notifications/message");
+    assert.deepEqual(log.params, { level: "error", logger: "up.upstream", data: { said: "hello" } });
+  });
+
+  test(`${era}: questions of a server reach the client, and their answers the server`, async () => {
+    const upstream = await start({ era });
+    const { direct, program } = await organization({ up: upstream });
+    const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+    const answers = { form: { action: "accept", content: { colour: "red" } }, url: { action: "accept" }, sampling: { role: "assistant", content: { type: "text", text: "hello" }, model: "m" }, roots: { roots: [{ uri: "file:///r" }] } };
+    for (const open of [direct, program]) {
+      const session = await open({ capabilities });
+      for (const [what, answer] of Object.entries(answers)) {
+        const seen = [];
+        const onMessage = async (message) => {
+          if (message.id === undefined) return;
+          seen.push(message.method);
+          assert.equal((await session.answer(message.id, answer)).status, 202);
+        };
+        const got = open === direct
+          ? (await session.tool("up__ask", { what }, { onMessage })).structuredContent
+          : (await run(session, `return (await tools.up.ask({ what: "${what}" })).data`, { onMessage }));
+        assert.deepEqual(got.answer, answer, what);
+        assert.equal(seen.length, 1, what);
+      }
+    }
+    // One that declared nothing is not asked: the server is told, and goes on.
+    const silent = await direct();
+    const { structuredContent, isError } = await silent.tool("up__ask", { what: "form" });
+    assert.ok(isError || structuredContent.answer.error || structuredContent.answer.action === "cancel", JSON.stringify(structuredContent));
+  });
+
+  test(`${era}: resources, templates, prompts and completion of several servers do not get mixed up`, async () => {
+    const [one, two] = [await start({ era }), await start({ era })];
+    const { direct } = await organization({ one_a: one, two });
+    const session = await direct();
+    assert.ok(session.initialized.capabilities.resources && session.initialized.capabilities.prompts && session.initialized.capabilities.completions);
+    const ours = ({ uri, uriTemplate }) => /note/.test(uri ?? uriTemplate);
+    const { resources } = (await session.call("resources/list")).result;
+    assert.deepEqual(resources.filter(ours).map(({ uri }) => uri), ["one.a+note://one", "one.a+note://two", "one.a+note://three", "two+note://one", "two+note://two", "two+note://three"]);
+    const { resourceTemplates } = (await session.call("resources/templates/list")).result;
+    assert.deepEqual(resourceTemplates.filter(ours).map(({ uriTemplate }) => uriTemplate), ["one.a+note://{id}", "two+note://{id}"]);
+    const before = (await one.calls("resources/read")).length;
+    const read = (await session.call("resources/read", { uri: "two+note://two" })).result;
+    assert.deepEqual(read.contents, [{ uri: "two+note://two", text: "the note note://two" }]);
+    assert.equal((await one.calls("resources/read")).length, before, "the other one was not asked");
+    assert.equal((await session.call("resources/read", { uri: "note://one" })).result.contents[0].text, "the note note://one");
+    assert.ok((await session.call("resources/read", { uri: "nobody://x" })).error);
+    const { prompts } = (await session.call("prompts/list")).result;
+    assert.deepEqual(prompts.map(({ name }) => name).filter((name) => name.endsWith("greet")), ["one_a__greet", "two__greet"]);
+    const fresh = await direct();
+    assert.equal((await fresh.call("prompts/get", { name: "two__greet", arguments: { who: "Ada" } })).result.messages[0].content.text, "Greet Ada");
+    const complete = async (ref) => (await session.call("completion/complete", { ref, argument: { name: "who", value: "A" } })).result.completion.values;
+    assert.deepEqual(await complete({ type: "ref/prompt", name: "one_a__greet" }), ["greet:A"]);
+    assert.deepEqual(await complete({ type: "ref/resource", uri: "two+note://{id}" }), ["note://{id}:A"]);
+  });
+
+  test(`${era}: a server that was killed fails alone, and is used again when it is back`, async () => {
+    const [dead, alive] = [await start({ era }), await start({ era })];
+    const { program, direct } = await organization({ alive, dead });
+    const session = await program();
+    const CALL = "return [(await tools.dead.echo({ text: 'x' })), (await tools.alive.echo({ text: 'y' })).data]";
+    await run(session, CALL);
+    await dead.kill();
+    const [failed, fine] = await run(session, CALL);
+    assert.equal(failed.ok, false);
+    assert.match(failed.error.code, /upstream_unreachable|outcome_unknown/);
+    assert.deepEqual(fine, { text: "y" });
+    const { resources } = (await (await direct()).call("resources/list")).result;
+    assert.deepEqual(resources.map(({ uri }) => uri).filter((uri) => /note/.test(uri)), ["alive+note://one", "alive+note://two", "alive+note://three"]);
+    await dead.start();
+    await waitFor(async () => (await run(session, "return (await tools.dead.echo({ text: 'back' }))")).ok, { timeout: 20_000, what: "the server to be used again" });
+  });
+}
+
+test("a session that the server lost, with 404 or 400, is opened anew and the call is sent once more", async () => {
+  const upstream = await start();
+  const { program } = await organization({ up: upstream });
+  const session = await program();
+  for (const refuse of [404, 400]) {
+    await run(session, "return (await tools.up.echo({})).ok");
+    await upstream.set({ refuse });
+    assert.equal((await run(session, "return (await tools.up.echo({ text: 'again' }))")).data.text, "again", String(refuse));
+  }
+  await upstream.set({ refuse: 401 });
+  const refused = await run(session, "return (await tools.up.echo({}))");
+  assert.equal(refused.ok, false);
+  assert.equal(refused.error.status, 401);
+});
+
+test("a call whose connection breaks is not sent again; where the server can, its answer is fetched", async () => {
+  const upstream = await start();
+  const { program, approver } = await organization({ up: upstream });
+  const session = await program();
+  await upstream.set({ cut: "resumable" });
+  assert.equal((await run(session, "return (await tools.up.echo({ text: 'late' }))")).data.text, "late");
+  assert.equal((await upstream.calls("GET")).length, 1);
+  await upstream.set({ cut: "lost" });
+  const paused = await session.tool("execute", { code: "return (await tools.up.count_up({}))" });
+  assert.equal(paused.structuredContent.status, "user_approval_required", "it does not say that it only reads");
+  assert.equal((await approve(gateway, paused.structuredContent, approver)).status, 200);
+  const done = await session.tool("resume", { executionId: paused.structuredContent.executionId });
+  assert.equal(done.structuredContent.result.error.code, "outcome_unknown");
+  const calls = (await upstream.calls("tools/call")).filter(({ params }) => params.name === "count-up");
+  assert.equal(calls.length, 1, "sent once");
+});
+
+test("servers that hang, talk nonsense or never end their pages harm only themselves", async () => {
+  const [odd, alive] = [await start(), await start()];
+  const { name, program } = await organization({ odd, alive });
+  const session = await program();
+  await odd.set({ garbage: "tools/call" });
+  const nonsense = await run(session, "return [await tools.odd.echo({}), (await tools.alive.echo({})).ok]");
+  assert.deepEqual([nonsense[0].ok, nonsense[1]], [false, true]);
+  await odd.set({ hang: "tools/call" });
+  const began = performance.now();
+  const hung = await run(session, "const [odd, alive] = await Promise.all([tools.odd.echo({}), tools.alive.echo({})]); return [odd, alive.ok]");
+  assert.equal(hung[0].error.code, "upstream_timeout");
+  assert.equal(hung[1], true);
+  assert.ok(performance.now() - began < 15_000);
+  await waitFor(async () => (await odd.calls("notifications/cancelled")).length > 0, { what: "the server to be told that nobody waits" });
+  await odd.set({ endless: true });
+  assert.ok((await addSource(name, "endless", { kind: "mcp", url: odd.url })).status < 300);
+  await odd.set({ garbage: "tools/list" });
+  assert.ok((await addSource(name, "nonsense", { kind: "mcp", url: odd.url })).status >= 400);
+});
+
+test("a server that is not trusted cannot talk itself past the person", async () => {
+  const upstream = await start();
+  const { program, direct, approver } = await organization({ up: upstream }, { trusted: false });
+  const before = (await upstream.calls("tools/call")).length;
+  const paused = await (await program()).tool("execute", { code: "return (await tools.up.echo({ text: 'x' }))" });
+  assert.equal(paused.structuredContent.status, "user_approval_required");
+  assert.equal((await upstream.calls("tools/call")).length, before);
+  const session = await direct();
+  const waiting = await session.tool("up__talk");
+  assert.equal(waiting.structuredContent.status, "user_approval_required");
+  assert.equal((await approve(gateway, waiting.structuredContent, approver)).status, 200);
+  const done = await session.tool("resume", { executionId: waiting.structuredContent.executionId });
+  assert.deepEqual(done, { content: [{ type: "text", text: "talked" }] }, "the server's own result");
+});
+
+test("the client's cancellation reaches the server", async () => {
+  const upstream = await start();
+  const { direct } = await organization({ up: upstream });
+  const session = await direct();
+  await session.tool("up__echo", { text: "x" });
+  await upstream.set({ hang: "tools/call" });
+  const before = (await upstream.calls("tools/call")).length;
+  const call = session.call("tools/call", { name: "up__echo", arguments: {} }, { id: "gone" });
+  await waitFor(async () => (await upstream.calls("tools/call")).length > before, { what: "the call to arrive" });
+  await session.notify("notifications/cancelled", { requestId: "gone" });
+  assert.equal((await call).result, undefined);
+  const [told] = await waitFor(async () => {
+    const found = await upstream.calls("notifications/cancelled");
+    return found.length > 0 && found;
+  }, { what: "the server to be told" });
+  const sent = (await upstream.calls("tools/call")).at(-1);
+  assert.ok(sent && Number.isInteger(told.params.requestId), "its own id, not the client's");
+});
+
+test("a session ends its sessions with servers", async () => {
+  const upstream = await start();
+  const { direct } = await organization({ up: upstream });
+  const session = await direct();
+  await session.tool("up__echo", { text: "x" });
+  assert.equal(await upstream.sessions(), 1);
+  await session.del();
+  await waitFor(async () => (await upstream.sessions()) === 0, { what: "the server's session to be ended" });
+});
