@@ -451,6 +451,15 @@ pub struct DirectAnswer {
     pub next: Option<String>,
 }
 
+/// The MCP servers that a session passes through in direct mode.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServersAnswer {
+    /// Sources of the kind `mcp` that the session's resource includes, by slug.
+    pub sources: Vec<SourceRow>,
+    /// The session's toolkit has this one source and no other, so that its own names are used.
+    pub alone: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

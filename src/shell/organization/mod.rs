@@ -27,7 +27,7 @@ use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::internal::{
     AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, LookupAnswer,
-    LookupQuestion, Question, StagedTools, ToolLookup, VERSION,
+    LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
 };
 use crate::session::failure::{Disposition, classify};
 
@@ -119,6 +119,12 @@ pub(crate) async fn direct(
     question: &DirectQuestion,
 ) -> worker::Result<DirectAnswer> {
     ask(env, organization, "direct", &about(resource, question)).await
+}
+
+/// The MCP servers of a session's resource.
+#[allow(dead_code, reason = "the session's side of it is on the branch h-upstream")]
+pub(crate) async fn servers(env: &Env, organization: &str, resource: &str) -> worker::Result<ServersAnswer> {
+    ask(env, organization, "servers", &about(resource, ())).await
 }
 
 /// Notes that a session has an open stream, so that it is told when the catalog changes.

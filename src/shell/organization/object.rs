@@ -75,6 +75,10 @@ impl DurableObject for OrganizationDurableObject {
                 let question: Question<CatalogQuestion> = self.read(&mut request).await?;
                 Response::from_json(&self.answer(&question)?)
             }
+            "servers" => {
+                let question: Question<()> = self.read(&mut request).await?;
+                Response::from_json(&self.answer_servers(&question)?)
+            }
             "toolkit" => {
                 let slug: String = self.read(&mut request).await?;
                 Response::from_json(&self.rulebook()?.toolkits.contains_key(&slug))

@@ -123,6 +123,9 @@ impl OrganizationDurableObject {
         let source = SourceRow { revision: end.based_on + 1, updated_at: now(), ..end.source };
         let report = self.in_transaction(|| {
             let report = self.take_staged(&end.import, &slug, end.report)?;
+            // Sessions are told of changes only.
+            let changed = ["added", "changed", "removed"].iter().any(|action| report.counts.get(*action) != Some(&0));
+            let is_news = changed || !end.refresh || known.as_ref().is_none_or(|known| known.origins != source.origins);
             self.sql().exec(
                 "INSERT OR REPLACE INTO source (slug, document_hash, json, report) VALUES (?, '', ?, ?)",
                 vec![
@@ -131,6 +134,9 @@ impl OrganizationDurableObject {
                     serde_json::to_string(&report)?.into(),
                 ],
             )?;
+            if !is_news {
+                return Ok(report);
+            }
             self.note(
                 &end.by,
                 if end.refresh { "source.refresh" } else { "source.put" },
