@@ -259,6 +259,26 @@ impl<'o> View<'o> {
         Ok(Ok(data.to_string()))
     }
 
+    /// The MCP servers that the resource has tools of.
+    fn servers(&self) -> worker::Result<ServersAnswer> {
+        let slugs = if self.is_everything() {
+            self.object.texts("SELECT slug FROM source ORDER BY slug", vec![])?
+        } else {
+            let query = "SELECT DISTINCT tool.source FROM toolkit_tool JOIN tool ON tool.address = toolkit_tool.address WHERE toolkit_tool.toolkit = ? ORDER BY 1";
+            self.object.texts(query, vec![self.resource.into()])?
+        };
+        let mut sources = Vec::new();
+        for slug in slugs {
+            if let Some(source) = self.source_of(&slug)?.filter(|source| source.kind == SourceKind::Mcp) {
+                // Nothing is asked of a server that its credential may not go to.
+                if source.unconfirmed_origins().is_empty() {
+                    sources.push(SourceRow::clone(&source));
+                }
+            }
+        }
+        Ok(ServersAnswer { sources, alone: self.own_source().is_some() })
+    }
+
     fn summary(&self, tool: &Tool) -> worker::Result<Value> {
         let action = self.judge(tool)?.action;
         let mut summary = json!({
@@ -320,6 +340,11 @@ impl OrganizationDurableObject {
         }
         let lookup = Box::new(self.view(&question.resource)?.lookup(&question.about.address)?);
         Ok(LookupAnswer::Found { catalog, lookup })
+    }
+
+    pub(super) fn answer_servers(&self, question: &Question<()>) -> worker::Result<ServersAnswer> {
+        Self::check_version(question.version)?;
+        self.view(&question.resource)?.servers()
     }
 
     pub(super) fn answer_direct(&self, question: &Question<DirectQuestion>) -> worker::Result<DirectAnswer> {
