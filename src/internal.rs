@@ -3,14 +3,20 @@
 //! During a deploy the two may differ by one version, so every message carries one. Identity is verified at the edge; no
 //! header of a client's request gets to an object.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::approval::Verdict;
 use crate::auth::Principal;
 use crate::catalog::tool::Tool;
+use crate::organization;
+use crate::organization::fault::Fault;
+use crate::organization::report::Report;
+use crate::organization::route::AdminCall;
 use crate::policy::{Judgement, Vouched};
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
@@ -292,8 +298,122 @@ impl SourceRow {
             trusted: self.trusted,
             idempotent_writes: self.idempotent_writes,
             honours_idempotency_key: self.honours_idempotency_key,
+            writes_are_gated: self.built_in && self.slug == organization::SLUG,
         }
     }
+}
+
+impl SourceRow {
+    /// Whether a credential may not go where a tool sends to: nobody confirmed that origin. Without a credential nothing can
+    /// be lost.
+    #[must_use]
+    pub fn unconfirmed_origin_of(&self, tool: &Tool) -> Option<String> {
+        self.credential.as_ref()?;
+        let base = self.url.as_deref().or(self.base_url.as_deref());
+        let origin = tool.binding.origin(base).unwrap_or_else(|| "an unknown origin".to_owned());
+        (!self.confirmed_origins.contains(&origin)).then_some(origin)
+    }
+
+    /// The origins that its credential does not go to.
+    #[must_use]
+    pub fn unconfirmed_origins(&self) -> Vec<&String> {
+        let confirmed = |origin: &&String| self.credential.is_none() || self.confirmed_origins.contains(origin);
+        self.origins.iter().filter(|origin| !confirmed(origin)).collect()
+    }
+}
+
+/// A request to the administration API, on its way to the organization object. Whoever sends it has checked the role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminQuestion {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The account that asks.
+    pub by: String,
+    /// What it asks for.
+    pub call: AdminCall,
+}
+
+/// Its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdminAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// JSON.
+    pub body: Value,
+    /// The `Allow` header of a 405.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<String>,
+}
+
+impl AdminAnswer {
+    /// An answer with a status and a body.
+    #[must_use]
+    pub fn new(status: u16, body: Value) -> Self {
+        Self { status, body, allow: None }
+    }
+
+    /// Something was done, and there is nothing to show.
+    #[must_use]
+    pub fn done() -> Self {
+        Self::new(200, json!({ "status": "ok" }))
+    }
+
+    /// A page of a list.
+    #[must_use]
+    pub fn page(items: Vec<Value>, next: Option<String>) -> Self {
+        let mut body = json!({ "items": items });
+        if let (Some(next), Some(body)) = (next, body.as_object_mut()) {
+            body.insert("nextCursor".to_owned(), next.into());
+        }
+        Self::new(200, body)
+    }
+
+    /// A request that is refused.
+    #[must_use]
+    pub fn fault(fault: &Fault) -> Self {
+        Self { allow: fault.allow.map(ToOwned::to_owned), ..Self::new(fault.status, fault.body()) }
+    }
+}
+
+/// What an import of a source has to know before it begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportStart {
+    /// The source as it is; `None` where it is new.
+    pub source: Option<SourceRow>,
+    /// The names that its tools have, by what they were made from.
+    pub names: BTreeMap<String, String>,
+}
+
+/// Some tools of an import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagedTools {
+    /// [`VERSION`]
+    pub version: u32,
+    /// Names the import.
+    pub import: String,
+    /// The tools.
+    pub tools: Vec<Tool>,
+}
+
+/// The end of an import: its tools take the place of the source's old ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportEnd {
+    /// [`VERSION`]
+    pub version: u32,
+    /// Names the import.
+    pub import: String,
+    /// The account that asked for it.
+    pub by: String,
+    /// The source as it is to be; `tools` is how many were staged.
+    pub source: SourceRow,
+    /// The revision that it was made from; 0 for a new one.
+    pub based_on: u64,
+    /// What was left out, renamed or adjusted.
+    pub report: Report,
+    /// Whether the source was only read again.
+    pub refresh: bool,
+    /// What was done about the credential, for the audit log: `kept`, `written`, `removed`, `none`.
+    pub auth: String,
 }
 
 /// A question of a program to the catalog.

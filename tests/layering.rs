@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part, and what it may use. Whatever a part uses stands above it.
-const TABLE: [(&str, &[&str]); 17] = [
+const TABLE: [(&str, &[&str]); 18] = [
     ("json", &[]),
     ("approval", &["json"]),
     ("auth", &[]),
@@ -18,10 +18,11 @@ const TABLE: [(&str, &[&str]); 17] = [
     ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("upstream", &[]),
+    ("organization", &["catalog", "policy"]),
+    ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "engine", "session"]),
-    ("internal", &["approval", "auth", "catalog", "policy", "protocol", "session"]),
+    ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
         "shell",
@@ -36,6 +37,7 @@ const TABLE: [(&str, &[&str]); 17] = [
             "engine",
             "internal",
             "json",
+            "organization",
             "outbound",
             "policy",
             "protocol",

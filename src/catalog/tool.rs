@@ -54,6 +54,8 @@ pub struct ToolHints {
 pub enum Binding {
     /// An operation of an `OpenAPI` document.
     Http(HttpBinding),
+    /// A tool of an MCP server.
+    Mcp(McpBinding),
 }
 
 impl Binding {
@@ -80,6 +82,15 @@ impl Binding {
                     "definitionHash": http.definition_hash,
                 })
             }
+            Self::Mcp(mcp) => json!({
+                "kind": "mcp",
+                "origin": base_url.and_then(origin_of),
+                "url": base_url,
+                "name": mcp.name,
+                "headers": mcp.headers,
+                "renamed": mcp.renamed,
+                "definitionHash": mcp.definition_hash,
+            }),
         }
     }
 
@@ -88,8 +99,35 @@ impl Binding {
     pub fn origin(&self, base_url: Option<&str>) -> Option<String> {
         match self {
             Self::Http(http) => http.base_url.as_deref().or(base_url).and_then(origin_of),
+            Self::Mcp(_) => base_url.and_then(origin_of),
         }
     }
+}
+
+/// A tool of an MCP server: the name and the headers that a call to it has on the wire. The server's URL is the source's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpBinding {
+    /// The name that the server knows it by. The address has one of its own.
+    pub name: String,
+    /// Arguments that are also sent as headers (revision 2026-07-28, "Custom Headers from Tool Parameters").
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<HeaderArgument>,
+    /// Names on the wire of nested properties that had to be exposed under another key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<RenamedProperty>,
+    /// SHA-256 (hex) over the definition as the server gave it: description, schemas, annotations.
+    pub definition_hash: String,
+}
+
+/// An argument that is also sent as the header `Mcp-Param-<name>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderArgument {
+    /// Names on the wire of the properties that lead to it.
+    pub path: Vec<String>,
+    /// The header's name after `Mcp-Param-`.
+    pub name: String,
 }
 
 /// An HTTP operation: where each argument goes and how it is written there.

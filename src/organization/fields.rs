@@ -19,7 +19,8 @@ impl<'a> Fields<'a> {
     /// Reads an object; `what` names it in a fault.
     pub(super) fn read(text: &'a str, what: &str, prefix: impl Into<String>) -> Result<Self, Fault> {
         let members: BTreeMap<Cow<'a, str>, &'a RawValue> = serde_json::from_str(text).map_err(|error| {
-            let problem = if error.is_data() { "has to be a JSON object".to_owned() } else { format!("is not JSON: {error}") };
+            let problem =
+                if error.is_data() { "has to be a JSON object".to_owned() } else { format!("is not JSON: {error}") };
             Fault::new(400, format!("{what} {problem}"))
         })?;
         Ok(Self { prefix: prefix.into(), members })

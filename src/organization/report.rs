@@ -66,7 +66,8 @@ impl Report {
         self.counts.insert(action.to_owned(), total);
         let listed = addresses.iter().take(CHANGES_LIMIT);
         self.omitted += total.saturating_sub(u64::try_from(listed.len()).unwrap_or(u64::MAX));
-        let entry = |address: &String| Entry { action: action.to_owned(), what: Some(address.clone()), why: why.to_owned() };
+        let entry =
+            |address: &String| Entry { action: action.to_owned(), what: Some(address.clone()), why: why.to_owned() };
         self.entries.extend(listed.map(entry));
     }
 

@@ -4,15 +4,34 @@ use super::fault::Fault;
 
 /// Names that a source cannot have: programs, clients or the gateway read them as something else.
 const TAKEN: [&str; 21] = [
-    "__proto__", "catch", "constructor", "countersign", "default", "demo", "describe", "emit", "execute", "finally",
-    "hasownproperty", "prototype", "resume", "search", "skills", "sources", "then", "tojson", "tools", "tostring",
+    "__proto__",
+    "catch",
+    "constructor",
+    "countersign",
+    "default",
+    "demo",
+    "describe",
+    "emit",
+    "execute",
+    "finally",
+    "hasownproperty",
+    "prototype",
+    "resume",
+    "search",
+    "skills",
+    "sources",
+    "then",
+    "tojson",
+    "tools",
+    "tostring",
     "valueof",
 ];
 
 /// Checks the slug of a source that is written: it begins the address of each of its tools.
 pub fn check_source(slug: &str) -> Result<(), Fault> {
     if matches!(slug, "demo" | "countersign") {
-        return Err(Fault::field("slug", format!("{slug} is a source of the gateway itself, which cannot be changed")).with_status(409));
+        return Err(Fault::field("slug", format!("{slug} is a source of the gateway itself, which cannot be changed"))
+            .with_status(409));
     }
     if !is_source(slug) {
         let problem = "has to begin with a small letter and to have at most 40 small letters, digits, _ and -";

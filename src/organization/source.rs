@@ -112,7 +112,10 @@ pub fn parse_source(body: &str) -> Result<SourceRequest<'_>, Fault> {
         definition,
         title: fields.text("title", TITLE_LIMIT)?,
         auth,
-        confirmed_origins: fields.list("confirmedOrigins", ORIGINS_LIMIT)?.map(|list| origins("confirmedOrigins", &list)).transpose()?,
+        confirmed_origins: fields
+            .list("confirmedOrigins", ORIGINS_LIMIT)?
+            .map(|list| origins("confirmedOrigins", &list))
+            .transpose()?,
         trusted: fields.flag("trusted")?,
         idempotent_writes: fields.flag("idempotentWrites")?,
         honours_idempotency_key: fields.flag("honoursIdempotencyKey")?,
@@ -161,9 +164,8 @@ pub fn parse_confirm(body: &str) -> Result<Vec<String>, Fault> {
 }
 
 fn origins(field: &str, list: &[Value]) -> Result<Vec<String>, Fault> {
-    let origin = |(at, item): (usize, &Value)| {
-        parse_origin(&format!("{field}[{at}]"), item.as_str().unwrap_or_default())
-    };
+    let origin =
+        |(at, item): (usize, &Value)| parse_origin(&format!("{field}[{at}]"), item.as_str().unwrap_or_default());
     let mut origins: Vec<String> = list.iter().enumerate().map(origin).collect::<Result<_, _>>()?;
     origins.sort();
     origins.dedup();

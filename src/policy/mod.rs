@@ -64,6 +64,8 @@ pub struct Vouched {
     pub idempotent_writes: bool,
     /// A request that is repeated with the same `Idempotency-Key` is carried out once.
     pub honours_idempotency_key: bool,
+    /// No rule allows what changes something without asking: an agent must not loosen its own rules.
+    pub writes_are_gated: bool,
 }
 
 /// The rules that count for a session: the organization's, and those of its toolkit with the toolkit's slug.
@@ -87,17 +89,21 @@ pub fn judge(tool: &Tool, vouched: Vouched, rules: Rules<'_>) -> Judgement {
     };
     let organization = found(rules.organization, "the organization");
     let toolkit = rules.toolkit.and_then(|(slug, rules)| found(rules, &format!("the toolkit {slug}")));
-    match (organization, toolkit) {
+    let judgement = match (organization, toolkit) {
         (Some(organization), Some(toolkit)) if toolkit.action > organization.action => toolkit,
         (Some(judgement), _) | (None, Some(judgement)) => judgement,
         (None, None) => judge_nature(tool, vouched),
+    };
+    if vouched.writes_are_gated && !tool.hints.read_only && judgement.action == Action::Allow {
+        return Judgement { action: Action::Approve, reason: "it changes the gateway itself".to_owned() };
     }
+    judgement
 }
 
 /// What a tool's own nature says where no rule matches: what only reads is allowed, everything else
 /// is asked about.
 #[must_use]
-pub fn judge_nature(tool: &Tool, _vouched: Vouched) -> Judgement {
+pub fn judge_nature(tool: &Tool, vouched: Vouched) -> Judgement {
     match &tool.binding {
         Binding::Http(http) => {
             let method = http.method.as_str();
@@ -107,6 +113,18 @@ pub fn judge_nature(tool: &Tool, _vouched: Vouched) -> Judgement {
                 Judgement { action: Action::Approve, reason: format!("{method} may change something") }
             }
         }
+        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => Judgement {
+            action: Action::Allow,
+            reason: "its server, which is trusted, says that it only reads".to_owned(),
+        },
+        Binding::Mcp(_) if vouched.trusted => {
+            Judgement { action: Action::Approve, reason: "it may change something".to_owned() }
+        }
+        // Whoever wants a call to pass says that it only reads.
+        Binding::Mcp(_) => Judgement {
+            action: Action::Approve,
+            reason: "its server is not trusted to say what its tools do".to_owned(),
+        },
     }
 }
 
@@ -122,5 +140,6 @@ pub fn may_be_sent_again(tool: &Tool, vouched: Vouched) -> bool {
                     _ => false,
                 }
         }
+        Binding::Mcp(_) => vouched.trusted && (tool.hints.read_only || tool.hints.idempotent),
     }
 }

@@ -118,6 +118,19 @@ fn a_note_is_part_of_the_reason() {
 }
 
 #[test]
+fn no_rule_loosens_what_changes_the_gateway_itself() {
+    let list = rules(&[("**", Action::Allow)]);
+    let lists = Rules { organization: &list, toolkit: None };
+    let gated = Vouched { writes_are_gated: true, ..Vouched::default() };
+    for (method, expected) in [("GET", Action::Allow), ("PUT", Action::Approve)] {
+        assert_eq!(judge(&tool("countersign.x", method), gated, lists).action, expected);
+    }
+    let block = rules(&[("**", Action::Block)]);
+    let lists = Rules { organization: &block, toolkit: None };
+    assert_eq!(judge(&tool("countersign.x", "PUT"), gated, lists).action, Action::Block);
+}
+
+#[test]
 fn only_what_is_vouched_for_is_sent_again() {
     let nothing = Vouched::default();
     let writes = Vouched { idempotent_writes: true, ..nothing };

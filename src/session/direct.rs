@@ -14,6 +14,8 @@ const HASH_DIGITS: usize = 10;
 const STRUCTURED_LIMIT: usize = 200_000;
 /// Bytes of a file in a result.
 const FILE_LIMIT: usize = 4 << 20;
+/// The gateway's own tool, which is there in every mode.
+const OWN_TOOL: &str = "resume";
 /// Tools on one page of `tools/list`.
 pub const PAGE: usize = 500;
 
@@ -43,11 +45,21 @@ pub fn direct_name(address: &str) -> String {
     format!("{}___{hash}", kept.trim_matches('_'))
 }
 
-/// How a tool is listed. `asks` tells whether a person is asked before it runs.
+/// The name of a tool where all tools are of one source: its address without the source.
+#[must_use]
+pub fn own_direct_name(address: &str) -> String {
+    match address.split_once('.') {
+        // The gateway's own tool has that name.
+        Some((_, own)) if own != OWN_TOOL => direct_name(own),
+        _ => direct_name(address),
+    }
+}
+
+/// How a tool is listed under a name. `asks` tells whether a person is asked before it runs.
 ///
 /// No output schema: clients hold answers against it, and real answers differ.
 #[must_use]
-pub fn listed_tool(tool: &Tool, asks: bool) -> Value {
+pub fn listed_tool(tool: &Tool, name: &str, asks: bool) -> Value {
     let mut description = tool.description.clone();
     if asks {
         let gap = if description.is_empty() { "" } else { "\n\n" };
@@ -55,7 +67,7 @@ pub fn listed_tool(tool: &Tool, asks: bool) -> Value {
     }
     let title = if tool.title.is_empty() { &tool.address } else { &tool.title };
     json!({
-        "name": direct_name(&tool.address),
+        "name": name,
         "title": title,
         "description": description,
         "inputSchema": tool.input_schema,

@@ -34,6 +34,9 @@ pub struct SessionMeta {
     /// The least severe log message that the client wants; `None` until it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
+    /// Whether the owner's last token had the role `admin`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub admin: bool,
     /// When it ended and why; the rest of the object may still hold executions that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminated: Option<Tombstone>,
@@ -93,6 +96,7 @@ mod tests {
             public_origin: "https://gw.example".to_owned(),
             created_at: 1,
             log_level: None,
+            admin: false,
             terminated: Some(Tombstone { at: 2, reason: Termination::Deleted }),
         };
         let text = concat!(

@@ -191,6 +191,10 @@ async fn route(
         ["api", "mcp-sessions", session, "executions", execution, "resume"] => {
             super::approval_api::decide(request, &edge, session, execution).await
         }
+        ["api", "openapi.json"] => super::admin_api::document(&request),
+        ["api", ..] if path.len() > "/api/".len() => {
+            super::admin_api::administer(request, &edge, path.trim_start_matches("/api/")).await
+        }
         ["mcp", ..] => error_response(&WireError::no_such_route(), None),
         _ => api_error(&WireError::no_such_route()),
     };

@@ -8,16 +8,21 @@ use serde_json::{Value, json};
 use worker::Env;
 
 use self::http::PreparedHttp;
+use super::admin_api::{Asks, perform};
 use super::clock::now;
 use super::organization;
 use super::telemetry::log;
 use crate::approval::{ShownCall, call_digest};
+use crate::auth::{Principal, Purpose};
+use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
+use crate::catalog::openapi::request::HttpRequest;
 use crate::catalog::schema::check_arguments;
-use crate::catalog::tool::Binding;
+use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
 use crate::internal::{CatalogQuestion, SourceRow, ToolLookup};
 use crate::json::canonical_json;
+use crate::organization::route::AdminCall;
 use crate::policy::{Action, judge_nature};
 
 /// Bytes of a definition that the digest covers and the page may show.
@@ -28,6 +33,8 @@ const DESCRIPTION_LIMIT: usize = 1_000;
 pub(crate) enum Prepared {
     /// A question to the catalog.
     Catalog(CatalogQuestion),
+    /// A request to the gateway's own administration API.
+    Own(AdminCall),
     /// An HTTP request.
     Http(PreparedHttp),
 }
@@ -45,6 +52,10 @@ pub(crate) struct CallToResolve {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) organization: String,
+    /// The account that the session belongs to.
+    pub(crate) account: String,
+    /// Whether it has the role `admin`, when the call is sent.
+    pub(crate) is_admin: bool,
     /// The resource that the session was opened on: `default`, or a toolkit's slug.
     pub(crate) resource: String,
     pub(crate) public_origin: String,
@@ -106,7 +117,12 @@ pub(crate) fn resolve_found(
         })
     })?;
     let base_url = base_url(source, &caller.public_origin);
-    let Binding::Http(http) = &tool.binding;
+    let http = match &tool.binding {
+        Binding::Http(http) => http,
+        Binding::Mcp(_) => {
+            return Err(Box::new(CallError::new("tool_unavailable", "Tools of MCP servers cannot be called yet.")));
+        }
+    };
     let prepared = http::prepare(caller, call, tool, http, source, base_url.as_deref(), &arguments)?;
     let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     if judgement.action == Action::Block {
@@ -133,7 +149,52 @@ pub(crate) fn resolve_found(
     };
     let resolution =
         Resolution::Ready { ask: judgement.action == Action::Approve, idempotent: prepared.may_be_sent_again, shown };
-    Ok((resolution, Prepared::Http(prepared)))
+    let prepared =
+        if is_own_api(source) { Prepared::Own(own_call(&prepared.request)?) } else { Prepared::Http(prepared) };
+    Ok((resolution, prepared))
+}
+
+fn is_own_api(source: &SourceRow) -> bool {
+    source.built_in && source.slug == crate::organization::SLUG
+}
+
+/// A request to the administration API as that one takes it.
+fn own_call(request: &HttpRequest) -> Result<AdminCall, Box<CallError>> {
+    let unreadable = || Box::new(CallError::new("invalid_tool_arguments", "The request cannot be written."));
+    let url = url::Url::parse(&request.url).map_err(|_| unreadable())?;
+    let body = request.body.clone().unwrap_or_default();
+    Ok(AdminCall {
+        method: request.method.clone(),
+        path: url.path().trim_start_matches("/api/").to_owned(),
+        query: url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
+        body: String::from_utf8(body).map_err(|_| unreadable())?,
+    })
+}
+
+/// Carries out a request to the administration API with the role that the session's owner has.
+async fn send_to_own_api(env: &Env, settings: &Rc<Settings>, caller: &Caller, call: &AdminCall) -> ToolOutcome {
+    if !caller.is_admin {
+        let message = "This needs an account with the role admin, which the owner of this session does not have.";
+        return ToolOutcome::failure("forbidden", message);
+    }
+    let principal = Principal {
+        account: caller.account.clone(),
+        organization: caller.organization.clone(),
+        admin: true,
+        purpose: Purpose::Mcp,
+    };
+    let asks = Asks { env, settings, principal: &principal, is_tool: true };
+    match perform(&asks, call.clone()).await {
+        Ok(answer) => read_answer(&HttpAnswer {
+            status: answer.status,
+            headers: &[("content-type".to_owned(), "application/json".to_owned())],
+            body: answer.body.to_string().as_bytes(),
+        }),
+        Err(error) => {
+            log("mcp_own_api_failed", json!({ "reason": error.to_string() }));
+            ToolOutcome::failure("upstream_unreachable", "The catalog could not be changed or read just now.")
+        }
+    }
 }
 
 /// The catalog's own questions read only, so nobody is asked.
@@ -170,7 +231,13 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 }
 
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
-    if source.built_in { Some(format!("{public_origin}/{}", source.slug)) } else { source.base_url.clone() }
+    if is_own_api(source) {
+        Some(public_origin.to_owned())
+    } else if source.built_in {
+        Some(format!("{public_origin}/{}", source.slug))
+    } else {
+        source.base_url.clone()
+    }
 }
 
 /// Writes the log line of a call that was answered with `result`. A call without a journal has no execution.
@@ -184,7 +251,7 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
 }
 
 /// Sends a call. Never fails: whatever happens is a value for the program.
-pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &Prepared) -> Rc<str> {
+pub(crate) async fn invoke(env: &Env, settings: &Rc<Settings>, caller: &Caller, prepared: &Prepared) -> Rc<str> {
     match prepared {
         Prepared::Catalog(question) => {
             match organization::question(env, &caller.organization, &caller.resource, question).await {
@@ -196,12 +263,12 @@ pub(crate) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prep
                 }),
             }
         }
-        Prepared::Http(prepared) => {
-            let outcome = http::invoke(env, settings, caller, prepared).await;
-            serde_json::to_string(&outcome).map_or_else(
-                |_| error_result(&CallError::new("internal", "The answer could not be written.")),
-                Into::into,
-            )
-        }
+        Prepared::Own(call) => outcome_text(&send_to_own_api(env, settings, caller, call).await),
+        Prepared::Http(prepared) => outcome_text(&http::invoke(env, settings, caller, prepared).await),
     }
+}
+
+fn outcome_text(outcome: &ToolOutcome) -> Rc<str> {
+    serde_json::to_string(outcome)
+        .map_or_else(|_| error_result(&CallError::new("internal", "The answer could not be written.")), Into::into)
 }

@@ -137,9 +137,6 @@ async fn open(
     if !post.message.is_initialize() {
         return refuse(&otherwise, id.as_ref());
     }
-    if context.resource != DEFAULT_RESOURCE {
-        return refuse(&WireError::no_such_toolkit(&context.resource), id.as_ref());
-    }
     let context = Context { operation: Operation::Open, ..context };
     let body = String::from_utf8_lossy(&post.bytes);
     first_call(edge.env, &edge.settings, || own_request(edge.url.as_str(), &context, &body)).await

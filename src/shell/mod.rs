@@ -1,15 +1,16 @@
 //! The only part that names the platform: loads, calls the core, applies what it says.
 
+mod admin_api;
 mod approval_api;
 mod clock;
 mod entry;
 mod events;
 mod http;
+mod import;
 mod invoke;
 mod mcp_edge;
 mod notify;
 mod organization;
-mod organization_object;
 mod outbound;
 mod pages;
 mod platform;
@@ -20,3 +21,4 @@ mod secrets;
 mod session;
 mod store;
 mod telemetry;
+mod upstream;

@@ -83,6 +83,8 @@ pub(crate) struct Runner {
     /// Kept here because the alarm depends on them.
     pub(crate) last_activity: Cell<Option<u64>>,
     pub(crate) terminated_at: Cell<Option<u64>>,
+    /// Whether the session's owner has the role `admin`.
+    pub(crate) is_admin: Cell<bool>,
 }
 
 /// While it exists, something keeps the object awake and decisions are acted on at once.
@@ -109,6 +111,7 @@ impl Runner {
             changed: Notify::default(),
             last_activity: Cell::new(None),
             terminated_at: Cell::new(None),
+            is_admin: Cell::new(false),
         }
     }
 
@@ -486,7 +489,9 @@ impl Runner {
         let started = now();
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
-            let result = invoke(&runner.env, &runner.settings, &live.caller, &prepared).await;
+            // The role counts that the owner has now.
+            let caller = Caller { is_admin: runner.is_admin.get(), ..live.caller.clone() };
+            let result = invoke(&runner.env, &runner.settings, &caller, &prepared).await;
             log_call(Some(&live.id), &address, &result, started);
             runner.step(&live, |engine, moment| engine.settled(moment, seq, result));
         });

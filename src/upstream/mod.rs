@@ -10,6 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub mod client;
 #[cfg(feature = "conformance")]
 pub mod fixtures;
 

@@ -8,7 +8,7 @@ mod body;
 mod document;
 mod input;
 mod media;
-mod naming;
+pub(crate) mod naming;
 mod operation;
 mod output;
 mod percent;

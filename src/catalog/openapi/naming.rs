@@ -27,16 +27,16 @@ const TAKEN_SEGMENTS: [&str; 10] = [
 
 /// One operation, as far as its name is concerned.
 #[derive(Clone, Debug)]
-pub(super) struct Unnamed<'a> {
+pub(crate) struct Unnamed<'a> {
     /// `METHOD /path`
-    pub(super) operation: String,
-    pub(super) method: &'a str,
-    pub(super) path: &'a str,
-    pub(super) operation_id: Option<&'a str>,
+    pub(crate) operation: String,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) operation_id: Option<&'a str>,
 }
 
 /// One name each, in the same order. An operation in `known` keeps its name.
-pub(super) fn name_tools(operations: &[Unnamed<'_>], known: Option<&BTreeMap<String, String>>) -> Vec<String> {
+pub(crate) fn name_tools(operations: &[Unnamed<'_>], known: Option<&BTreeMap<String, String>>) -> Vec<String> {
     let wanted: Vec<String> = operations.iter().map(wanted_name).collect();
     let known_name = |operation: &Unnamed<'_>| known.and_then(|known| known.get(&operation.operation));
     let mut taken: HashSet<&str> = operations.iter().filter_map(known_name).map(String::as_str).collect();

@@ -313,7 +313,7 @@ fn with_wire_names(arguments: &Value, renamed: &[RenamedProperty]) -> Value {
     arguments
 }
 
-fn rename_within(value: &mut Value, renamed: &[RenamedProperty]) {
+pub(crate) fn rename_within(value: &mut Value, renamed: &[RenamedProperty]) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| rename_within(item, renamed)),
         Value::Object(members) => {

@@ -63,6 +63,11 @@ pub(crate) struct Scoped {
 }
 
 impl Scoped {
+    /// Whether references in both lead to the same places.
+    pub(super) fn shares_scope(&self, other: &Self) -> bool {
+        self.scope == other.scope
+    }
+
     /// A part of this schema.
     pub(crate) fn with(&self, part: Value) -> Self {
         Self { schema: Rc::new(part), scope: self.scope }
@@ -492,8 +497,8 @@ impl<'r> Cleaner<'r> {
     }
 
     /// The key a nested property is exposed under. Answers keep their names; nobody sends them.
-    fn property_key(&mut self, name: &str) -> String {
-        if self.direction != Direction::Input || is_argument_key(name) {
+    pub(super) fn property_key(&mut self, name: &str) -> String {
+        if self.direction == Direction::Output || is_argument_key(name) {
             return name.to_owned();
         }
         let key = nested_key(name);

@@ -4,30 +4,30 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::clean::{Cleaner, Dialect, Direction, FlatObject, Scoped};
-use super::keys::is_argument_key;
+use super::clean::{Cleaned, Cleaner, Dialect, Direction, FlatObject, Scoped};
 
 /// The input schema of a tool that another server describes, for clients: the root is `type: object` with plain
 /// properties, whatever it was. Alternatives at the root become one object that takes the properties of all and
 /// requires what all require; the other server still checks. About `limit` bytes at most.
 #[must_use]
 pub fn input_for_clients(schema: &Value, limit: usize) -> Value {
+    clean_input(schema, limit).schema
+}
+
+/// The same, with what was changed: nested properties that had to get another key, and notes.
+pub(crate) fn clean_input(schema: &Value, limit: usize) -> Cleaned {
     let lookup = |reference: &str| Err(format!("the reference {reference:?} leads nowhere"));
     let mut cleaner = Cleaner::new(&lookup, Direction::Both, Dialect::JsonSchema);
     let root = cleaner.scoped_root(schema.clone());
     let root = cleaner.resolved(&root);
     let flat = flat_root(&mut cleaner, &root).unwrap_or_default();
     let mut properties = Map::new();
-    let mut is_open = flat.open || schema.get("additionalProperties") != Some(&Value::Bool(false));
+    let is_open = flat.open || schema.get("additionalProperties") != Some(&Value::Bool(false));
     for (name, property) in &flat.properties {
-        if is_argument_key(name) {
-            properties.insert(name.clone(), cleaner.clean(property));
-        } else {
-            // A client refuses the name in a list of properties, but the caller may still use it.
-            is_open = true;
-        }
+        let clean = cleaner.clean(property);
+        properties.insert(cleaner.property_key(name), clean);
     }
-    let required: Vec<&String> = flat.required.iter().filter(|name| properties.contains_key(*name)).collect();
+    let required: Vec<String> = flat.required.iter().map(|name| cleaner.property_key(name)).collect();
     let mut clean = Map::from_iter([("type".to_owned(), json!("object"))]);
     if !required.is_empty() {
         clean.insert("required".to_owned(), json!(required));
@@ -36,14 +36,14 @@ pub fn input_for_clients(schema: &Value, limit: usize) -> Value {
     if !is_open {
         clean.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    cleaner.finish(Value::Object(clean), limit).schema
+    cleaner.finish(Value::Object(clean), limit)
 }
 
 /// The output schema of a tool that another server describes; `None` where it is not an object, which MCP asks for.
 #[must_use]
 pub fn output_for_clients(schema: &Value, limit: usize) -> Option<Value> {
     let lookup = |reference: &str| Err(format!("the reference {reference:?} leads nowhere"));
-    let mut cleaner = Cleaner::new(&lookup, Direction::Both, Dialect::JsonSchema);
+    let mut cleaner = Cleaner::new(&lookup, Direction::Output, Dialect::JsonSchema);
     let root = cleaner.scoped_root(schema.clone());
     let root = cleaner.resolved(&root);
     let clean = cleaner.clean(&root);
@@ -64,8 +64,15 @@ fn flat_root(cleaner: &mut Cleaner<'_>, root: &Scoped) -> Option<FlatObject> {
         for alternative in alternatives.as_array()? {
             let other = flat_root(cleaner, &root.with(alternative.clone())).unwrap_or_default();
             for (name, property) in other.properties {
-                if !flat.properties.iter().any(|(known, _)| *known == name) {
-                    flat.properties.push((name, property));
+                match flat.properties.iter_mut().find(|(known, _)| *known == name) {
+                    None => flat.properties.push((name, property)),
+                    // Each alternative has its own idea of it: what fits any of them has to pass.
+                    Some((_, known)) if known.schema != property.schema => {
+                        let both = json!({ "anyOf": [*known.schema, *property.schema] });
+                        let same = known.shares_scope(&property);
+                        *known = known.with(if same { both } else { json!({}) });
+                    }
+                    Some(_) => {}
                 }
             }
             flat.open |= other.open;

@@ -10,6 +10,7 @@ mod decimal;
 pub(crate) mod keys;
 
 pub use arguments::{ArgumentFault, check_arguments};
+pub(crate) use client::clean_input;
 pub use client::{input_for_clients, output_for_clients};
 
 #[cfg(test)]

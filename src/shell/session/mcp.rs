@@ -21,10 +21,13 @@ use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode
 use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
 use crate::shell::clock::now;
 use crate::shell::http::{mcp_response, own_request, read_post};
+use crate::shell::organization;
 use crate::shell::platform::first_call;
 use crate::shell::telemetry::log;
 use crate::upstream::LogLevel;
 
+/// The resource that is not a toolkit.
+const DEFAULT_RESOURCE: &str = "default";
 /// Characters of what a client says of itself.
 const CLIENT_TEXT: usize = 200;
 /// Bytes of the capabilities that are stored.
@@ -63,8 +66,20 @@ impl Session {
             return self.get(meta, context).await;
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
+        let meta = self.with_role(meta, &context)?;
         self.touch(&meta)?;
         self.serve(&meta, &context, body.message, body.accepts).await
+    }
+
+    /// A token with another role counts at once, also for what goes on without a request.
+    fn with_role(&self, meta: Rc<SessionMeta>, context: &Context) -> Result<Rc<SessionMeta>, Failure> {
+        if meta.admin == context.principal.admin {
+            return Ok(meta);
+        }
+        let changed = Rc::new(SessionMeta { admin: context.principal.admin, ..SessionMeta::clone(&meta) });
+        self.store()?.put_session_meta(&changed)?;
+        self.remember(self.runner()?, &changed, self.stored_activity.get());
+        Ok(changed)
     }
 
     async fn get(self: Rc<Self>, meta: Rc<SessionMeta>, context: Context) -> Result<Response, Failure> {
@@ -253,6 +268,12 @@ impl Session {
             // An object is opened once; the edge makes a new one for every initialize.
             return Err(WireError::session_not_found().into());
         }
+        let organization = context.principal.organization.as_str();
+        if context.resource != DEFAULT_RESOURCE
+            && !organization::has_toolkit(&self.env, organization, &context.resource).await?
+        {
+            return Err(Failure::Wire(WireError::no_such_toolkit(&context.resource), Some(id)));
+        }
         let runner = self.runner()?;
         let settings = self.settings()?;
         let query: Vec<(String, String)> =
@@ -280,6 +301,7 @@ impl Session {
             public_origin: context.public_origin.clone(),
             created_at: now(),
             log_level: None,
+            admin: context.principal.admin,
             terminated: None,
         });
         runner.store.open(&meta)?;

@@ -33,6 +33,7 @@ use super::clock::{now, sleep};
 use super::http::{error_response, header, internal_error, load_settings};
 use super::invoke::Caller;
 use super::notify::Notify;
+use super::organization;
 use super::runner::{Runner, set_alarm};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
@@ -165,6 +166,7 @@ impl Session {
     fn remember(&self, runner: &Runner, meta: &Rc<SessionMeta>, activity: u64) {
         self.stored_activity.set(activity);
         runner.last_activity.set(Some(activity));
+        runner.is_admin.set(meta.admin);
         runner.terminated_at.set(meta.terminated.as_ref().map(|tombstone| tombstone.at));
         *self.meta.borrow_mut() = Some(Rc::clone(meta));
     }
@@ -218,7 +220,11 @@ impl Session {
     /// The organization's catalog changed. 404 where nobody reads any more, so that this object is not told again.
     fn catalog_changed_request(&self, context: &Context) -> Result<Response, Failure> {
         let reads = match self.meta()? {
-            Some(meta) if meta.organization == context.principal.organization => self.catalog_changed(),
+            Some(meta) if meta.organization == context.principal.organization => {
+                organization::catalog_changed(&meta.organization);
+                *self.directory.borrow_mut() = None;
+                self.catalog_changed()
+            }
             _ => false,
         };
         Ok(ResponseBuilder::new().with_status(if reads { 200 } else { 404 }).empty())
@@ -287,6 +293,8 @@ impl Session {
 fn caller_of(meta: &SessionMeta) -> Caller {
     Caller {
         organization: meta.organization.clone(),
+        account: meta.account.clone(),
+        is_admin: meta.admin,
         resource: meta.resource.clone(),
         public_origin: meta.public_origin.clone(),
         trace: Vec::new(),

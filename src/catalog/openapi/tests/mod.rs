@@ -50,7 +50,7 @@ fn tool_with(operation: Value, components: &Value) -> Tool {
 }
 
 fn http(tool: &Tool) -> &HttpBinding {
-    let Binding::Http(binding) = &tool.binding;
+    let Binding::Http(binding) = &tool.binding else { panic!("{tool:?}") };
     binding
 }
 

@@ -1,5 +1,18 @@
 //! How a session object and the edge talk to the organization object.
 
+mod administration;
+mod audit;
+mod built_in;
+mod cache;
+mod catalog;
+mod demo_api;
+mod layout;
+mod object;
+mod rows;
+mod staging;
+mod subscribers;
+mod transaction;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -7,12 +20,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
 
-use super::clock::sleep;
+use self::cache::Remembered;
+use super::clock::{now, sleep};
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::internal::{
-    CatalogQuestion, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Question, ToolLookup, VERSION,
+    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, LookupAnswer,
+    LookupQuestion, Question, StagedTools, ToolLookup, VERSION,
 };
 use crate::session::failure::{Disposition, classify};
 
@@ -28,13 +43,58 @@ pub(crate) async fn lookup(
     resource: &str,
     address: &str,
 ) -> worker::Result<Rc<ToolLookup>> {
-    let question = LookupQuestion { address: address.to_owned(), known: None };
-    match ask(env, organization, "lookup", &about(resource, question)).await? {
-        LookupAnswer::Found { lookup, .. } => Ok(Rc::new(*lookup)),
-        LookupAnswer::Unchanged => {
+    let (known, stale) = match cache::recall(organization, resource, address) {
+        Some(Remembered::Fresh(lookup)) => return Ok(lookup),
+        Some(Remembered::Stale(catalog, lookup)) => (Some(catalog), Some(lookup)),
+        None => (None, None),
+    };
+    let asked_at = now();
+    let question = about(resource, LookupQuestion { address: address.to_owned(), known });
+    match (ask(env, organization, "lookup", &question).await?, known, stale) {
+        (LookupAnswer::Found { catalog, lookup }, _, _) => {
+            let lookup = Rc::from(lookup);
+            cache::remember(organization, resource, address, catalog, asked_at, &lookup);
+            Ok(lookup)
+        }
+        (LookupAnswer::Unchanged, Some(catalog), Some(lookup)) => {
+            cache::confirm(organization, catalog, asked_at);
+            Ok(lookup)
+        }
+        (LookupAnswer::Unchanged, _, _) => {
             Err(worker::Error::RustError("nothing was known that could be unchanged".to_owned()))
         }
     }
+}
+
+/// Forgets what is known of an organization's catalog: it changed.
+pub(crate) fn catalog_changed(organization: &str) {
+    cache::forget(organization);
+}
+
+/// Whether there is a toolkit.
+pub(crate) async fn has_toolkit(env: &Env, organization: &str, slug: &str) -> worker::Result<bool> {
+    ask(env, organization, "toolkit", &slug).await
+}
+
+/// A request to the administration API, as far as the organization's storage answers it.
+pub(crate) async fn administer(env: &Env, organization: &str, question: &AdminQuestion) -> worker::Result<AdminAnswer> {
+    ask(env, organization, "admin", question).await
+}
+
+/// What an import of a source has to know before it begins.
+pub(crate) async fn start_import(env: &Env, organization: &str, slug: &str) -> worker::Result<ImportStart> {
+    ask(env, organization, "import-start", &slug).await
+}
+
+/// Hands over some tools of an import.
+pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedTools) -> worker::Result<()> {
+    ask(env, organization, "import-stage", tools).await
+}
+
+/// Ends an import. Not tried again: it may have been carried out.
+pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
+    let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
 }
 
 fn about<T>(resource: &str, about: T) -> Question<T> {

@@ -1,0 +1,101 @@
+//! The tables, and how older layouts become this one.
+
+use worker::Error;
+
+use super::object::OrganizationDurableObject;
+use super::staging::IndexedTool;
+use crate::catalog::tool::Tool;
+use crate::shell::http::load_settings;
+
+/// The layout that this release writes.
+const SCHEMA_VERSION: &str = "3";
+
+/// Tables that every layout has in the same form.
+const TABLES: [&str; 4] = [
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS source (slug TEXT PRIMARY KEY, document_hash TEXT NOT NULL, json TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS demo_answer (key TEXT PRIMARY KEY, status INTEGER NOT NULL, body TEXT)",
+    "CREATE TABLE IF NOT EXISTS subscriber (session TEXT PRIMARY KEY)",
+];
+/// What layout 3 has beyond them.
+const LAYOUT_3: [&str; 9] = [
+    "ALTER TABLE source ADD COLUMN report TEXT NOT NULL DEFAULT '{}'",
+    // The text is last: what only reads the other columns does not touch its pages.
+    "CREATE TABLE tool (id INTEGER PRIMARY KEY, address TEXT NOT NULL UNIQUE, source TEXT NOT NULL, name TEXT NOT NULL, own_name TEXT NOT NULL, operation TEXT NOT NULL, json TEXT NOT NULL)",
+    "CREATE INDEX tool_name ON tool (name)",
+    "CREATE INDEX tool_source ON tool (source, own_name)",
+    "CREATE VIRTUAL TABLE tool_search USING fts5(name, title, description, tokenize = 'porter unicode61')",
+    "CREATE TABLE staged (import TEXT NOT NULL, address TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL, own_name TEXT NOT NULL, operation TEXT NOT NULL, name_words TEXT NOT NULL, title_words TEXT NOT NULL, description TEXT NOT NULL, json TEXT NOT NULL, PRIMARY KEY (import, address)) WITHOUT ROWID",
+    "CREATE TABLE toolkit (slug TEXT PRIMARY KEY, json TEXT NOT NULL)",
+    "CREATE TABLE toolkit_tool (toolkit TEXT NOT NULL, address TEXT NOT NULL, PRIMARY KEY (toolkit, address)) WITHOUT ROWID",
+    "CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, json TEXT NOT NULL)",
+];
+/// Tools that are moved to the new layout at a time.
+const MOVED_AT_ONCE: i64 = 200;
+
+impl OrganizationDurableObject {
+    /// Makes the tables, brings old ones up to date, and has the built-in sources there.
+    pub(super) fn prepare(&self) -> worker::Result<()> {
+        if self.prepared.get() {
+            return Ok(());
+        }
+        let is_new = self.rows("SELECT name FROM sqlite_master WHERE name = 'meta'", vec![])?.is_empty();
+        let version = if is_new { None } else { self.meta("schema-version")? };
+        match version.as_deref() {
+            Some(SCHEMA_VERSION) => {}
+            // The tables without their version: they were made by a step that was not stored whole.
+            None | Some("1" | "2") => self.in_transaction(|| self.bring_up_to_date(version.is_some()))?,
+            Some(found) => {
+                let message = format!("the organization's stored layout {found} is newer than this release");
+                return Err(Error::RustError(message));
+            }
+        }
+        // Development mode is the only mode so far, and the demo belongs to it.
+        if load_settings(&self.env).is_ok() {
+            self.import_demo()?;
+        }
+        self.import_own_api()?;
+        self.prepared.set(true);
+        Ok(())
+    }
+
+    fn bring_up_to_date(&self, has_tools: bool) -> worker::Result<()> {
+        let sql = self.sql();
+        for table in TABLES {
+            sql.exec(table, None)?;
+        }
+        if has_tools {
+            for statement in
+                ["DROP TABLE tool_search", "DROP INDEX IF EXISTS tool_name", "ALTER TABLE tool RENAME TO old_tool"]
+            {
+                sql.exec(statement, None)?;
+            }
+        }
+        for statement in LAYOUT_3 {
+            sql.exec(statement, None)?;
+        }
+        if has_tools {
+            self.move_tools()?;
+        }
+        self.put_meta("schema-version", SCHEMA_VERSION)
+    }
+
+    /// 1 and 2 → 3: tools have numbers, which their index goes by, and the names that they have in a toolkit.
+    fn move_tools(&self) -> worker::Result<()> {
+        let mut after = String::new();
+        loop {
+            let query = "SELECT json FROM old_tool WHERE address > ? ORDER BY address LIMIT ?";
+            let texts = self.texts(query, vec![after.as_str().into(), MOVED_AT_ONCE.into()])?;
+            for text in &texts {
+                let tool: Tool = serde_json::from_str(text)?;
+                self.insert_tool(&IndexedTool::of(&tool)?)?;
+                after.clone_from(&tool.address);
+            }
+            if texts.is_empty() {
+                break;
+            }
+        }
+        self.sql().exec("DROP TABLE old_tool", None)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The organization object: sources, tools and their search, policies, toolkits, the audit log, and the demo inventory.
+//!
+//! | table | key | holds |
+//! |---|---|---|
+//! | `meta` | `schema-version`, `catalog-version`, `told-at-ms`, `organization`, `policies`, `demo-inventory` | one value each |
+//! | `source` | slug | the source, the hash of a built-in one's document, and the report of the last import |
+//! | `tool` | id; address | the names that clients see in direct mode, which operation it is, and the tool as JSON |
+//! | `tool_search` | (FTS5) the tool's id | words of address, title and description |
+//! | `staged` | import, address | tools of an import that is not finished |
+//! | `toolkit` | slug | the toolkit as JSON |
+//! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
+//! | `audit` | number | who changed what, and when |
+//! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
+//! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
+
+use std::cell::{Cell, RefCell};
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+
+// The macros below expand to code that names `wasm_bindgen`.
+use serde_json::json;
+use worker::{DurableObject, Env, Request, Response, SqlStorage, SqlStorageValue, State, durable_object, wasm_bindgen};
+
+use super::catalog::Rulebook;
+use super::read_own_body;
+use super::rows::{Row, text};
+use crate::internal::{
+    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, LookupQuestion, Question, StagedTools, VERSION,
+};
+use crate::shell::clock::now;
+use crate::shell::http::json_response;
+use crate::shell::runner::set_alarm;
+use crate::shell::telemetry::log_error;
+
+/// Between two rounds in which sessions are told of changes, in milliseconds.
+const TOLD_EVERY_MS: u64 = 1_000;
+
+#[durable_object(alarm)]
+pub(super) struct OrganizationDurableObject {
+    pub(super) state: State,
+    pub(super) env: Env,
+    pub(super) prepared: AssertUnwindSafe<Cell<bool>>,
+    /// Policies and toolkits, until one of them changes.
+    pub(super) rulebook: AssertUnwindSafe<RefCell<Option<Rc<Rulebook>>>>,
+}
+
+impl DurableObject for OrganizationDurableObject {
+    fn new(state: State, env: Env) -> Self {
+        Self {
+            state,
+            env,
+            prepared: AssertUnwindSafe(Cell::new(false)),
+            rulebook: AssertUnwindSafe(RefCell::new(None)),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        let path = request.path();
+        if let Some(rest) = path.strip_prefix("/demo") {
+            return self.demo(request, &rest.to_owned()).await;
+        }
+        let Some(name) = path.strip_prefix("/internal/") else {
+            return json_response(404, &json!({ "message": "Not found" }));
+        };
+        match name {
+            "lookup" => {
+                let question: Question<LookupQuestion> = self.read(&mut request).await?;
+                Response::from_json(&self.answer_lookup(&question)?)
+            }
+            "direct" => {
+                let question: Question<DirectQuestion> = self.read(&mut request).await?;
+                Response::from_json(&self.answer_direct(&question)?)
+            }
+            "question" => {
+                let question: Question<CatalogQuestion> = self.read(&mut request).await?;
+                Response::from_json(&self.answer(&question)?)
+            }
+            "toolkit" => {
+                let slug: String = self.read(&mut request).await?;
+                Response::from_json(&self.rulebook()?.toolkits.contains_key(&slug))
+            }
+            "subscribe" => {
+                let (organization, session): (String, String) = self.read(&mut request).await?;
+                self.subscribe(&organization, &session)?;
+                Response::from_json(&())
+            }
+            "admin" => {
+                let question: AdminQuestion = self.read(&mut request).await?;
+                Response::from_json(&self.administer(&question)?)
+            }
+            "import-start" => {
+                let slug: String = self.read(&mut request).await?;
+                Response::from_json(&self.start_import(&slug)?)
+            }
+            "import-stage" => {
+                let staged: StagedTools = self.read(&mut request).await?;
+                self.stage(&staged)?;
+                Response::from_json(&())
+            }
+            "import-end" => {
+                let end: ImportEnd = self.read(&mut request).await?;
+                Response::from_json(&self.end_import(end)?)
+            }
+            _ => json_response(404, &json!({ "message": "Not found" })),
+        }
+    }
+
+    /// The catalog changed: whoever has an open stream is told. Never an error: the platform drops an alarm after six.
+    async fn alarm(&self) -> worker::Result<Response> {
+        if let Err(error) = self.tell_subscribers().await {
+            log_error("mcp_catalog_change_not_told", json!({ "reason": error.to_string() }));
+        }
+        Response::empty()
+    }
+}
+
+impl OrganizationDurableObject {
+    /// Reads a message, and makes the object ready for it.
+    async fn read<T: serde::de::DeserializeOwned>(&self, request: &mut Request) -> worker::Result<T> {
+        let message = read_own_body(request).await?;
+        self.prepare()?;
+        Ok(message)
+    }
+
+    pub(super) fn sql(&self) -> SqlStorage {
+        self.state.storage().sql()
+    }
+
+    pub(super) fn rows(&self, query: &str, bindings: Vec<SqlStorageValue>) -> worker::Result<Vec<Row>> {
+        self.sql().exec(query, bindings)?.raw().collect()
+    }
+
+    /// The texts in the first column.
+    pub(super) fn texts(&self, query: &str, bindings: Vec<SqlStorageValue>) -> worker::Result<Vec<String>> {
+        let rows = self.rows(query, bindings)?;
+        Ok(rows.iter().filter_map(|row| text(row, 0)).map(ToOwned::to_owned).collect())
+    }
+
+    /// The number in the first row.
+    pub(super) fn count(&self, query: &str, bindings: Vec<SqlStorageValue>) -> worker::Result<u64> {
+        let rows = self.rows(query, bindings)?;
+        Ok(rows.first().and_then(|row| super::rows::integer(row, 0)).unwrap_or(0))
+    }
+
+    pub(super) fn meta(&self, key: &str) -> worker::Result<Option<String>> {
+        Ok(self.texts("SELECT value FROM meta WHERE key = ?", vec![key.into()])?.into_iter().next())
+    }
+
+    pub(super) fn put_meta(&self, key: &str, value: &str) -> worker::Result<()> {
+        self.sql().exec("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", vec![key.into(), value.into()])?;
+        Ok(())
+    }
+
+    pub(super) fn catalog(&self) -> worker::Result<u64> {
+        Ok(self.meta("catalog-version")?.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Counts a change of the catalog, and has the alarm tell of it: at most once a second.
+    pub(super) fn catalog_changed(&self) -> worker::Result<()> {
+        *self.rulebook.borrow_mut() = None;
+        self.put_meta("catalog-version", &(self.catalog()? + 1).to_string())?;
+        if !self.rows("SELECT 1 FROM subscriber LIMIT 1", vec![])?.is_empty() {
+            let told_at = self.meta("told-at-ms")?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            set_alarm(&self.state.storage(), now().max(told_at.saturating_add(TOLD_EVERY_MS)));
+        }
+        Ok(())
+    }
+
+    /// Whether a message is of this release; the other side tries again where it is not.
+    pub(super) fn check_version(version: u32) -> worker::Result<()> {
+        if version == VERSION {
+            return Ok(());
+        }
+        Err(worker::Error::RustError(format!("a message of version {version}, where {VERSION} is spoken")))
+    }
+}

@@ -1,0 +1,311 @@
+//! One request to a server, until its answer: progress, logs and questions on the way, streams that break, sessions that are
+//! lost, cancellation.
+//!
+//! How long it may take: `TOOL_TIMEOUT_MS` without a word of the server's. Progress and every other message start the time
+//! anew, up to ten times that in all. While the client is being asked the clock stands still.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use serde_json::{Map, Value, json};
+
+use super::connection::{Upstream, no_response};
+use super::transport::{NoResponse, Piece, send};
+use crate::shell::clock::{now, sleep};
+use crate::shell::telemetry::log;
+use crate::upstream::client::{
+    Answered, CallParts, Connected, Era, Exchange, Fault, Heard, Outgoing, Requests, RpcFault, StreamEnd,
+};
+use crate::upstream::{Changed, Link, Question, ServerError};
+
+/// How often a stream is asked for again.
+const RESUMES: u32 = 5;
+/// How often a stateless server may ask for more.
+const ROUNDS: u32 = 16;
+/// How long the client may take to answer a server's question, in milliseconds.
+const QUESTION_MS: u64 = 600_000;
+/// How much longer than `TOOL_TIMEOUT_MS` a server that keeps talking may take.
+const LONGEST: u64 = 10;
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Trouble {
+    /// The server never got it.
+    NotSent(String),
+    /// The server refused it unprocessed.
+    Refused { status: u16 },
+    /// The server lost our session; the request was not processed.
+    SessionLost,
+    /// It was sent, and what became of it is not known.
+    Unknown(String),
+    /// It was sent, and took too long.
+    Timeout,
+    /// It was carried out, but the answer is too large.
+    TooLarge,
+}
+
+/// Until when a request may take.
+pub(crate) struct Deadline {
+    silence_ms: u64,
+    until: Cell<u64>,
+    last: Cell<u64>,
+}
+
+impl Deadline {
+    pub(super) fn new(silence_ms: u64) -> Self {
+        let now = now();
+        let last = now.saturating_add(silence_ms.saturating_mul(LONGEST));
+        Self { silence_ms, until: Cell::new(now.saturating_add(silence_ms)), last: Cell::new(last) }
+    }
+
+    pub(super) fn until(&self) -> u64 {
+        self.until.get().min(self.last.get())
+    }
+
+    fn heard(&self) {
+        self.until.set(now().saturating_add(self.silence_ms));
+    }
+
+    /// That long the server could not go on.
+    fn stood_still(&self, since: u64) {
+        let stood = now().saturating_sub(since);
+        self.until.set(self.until.get().saturating_add(stood));
+        self.last.set(self.last.get().saturating_add(stood));
+    }
+}
+
+/// Tells a server with sessions that an answer is not wanted any more. A stateless one sees the connection close.
+struct CancelOnDrop {
+    upstream: Rc<Upstream>,
+    outgoing: Option<Outgoing>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(outgoing) = self.outgoing.take() {
+            self.upstream.send_aside(outgoing);
+        }
+    }
+}
+
+impl Upstream {
+    /// Asks, and gives the answer, which may be a JSON-RPC error.
+    pub(crate) async fn ask(
+        self: &Rc<Self>,
+        method: &str,
+        params: &Map<String, Value>,
+        parts: CallParts,
+        link: &Rc<dyn Link>,
+    ) -> Result<Result<Value, RpcFault>, Trouble> {
+        let deadline = self.deadline();
+        let _slot = self.slot(deadline.until()).await?;
+        let mut parts = parts;
+        let level = parts.log_level;
+        let mut renewed = false;
+        for _ in 0..ROUNDS {
+            let connected = self.connect().await?;
+            let requests = self.requests(&connected);
+            self.tell_level(&connected, &requests, level).await;
+            match self.ask_once(&connected, &requests, method, params, &parts, link, &deadline).await {
+                Ok(answered) => match answered.input_required() {
+                    Some((questions, state)) if connected.era == Era::Stateless => {
+                        let asked = now();
+                        let responses = self.answers(questions, link).await;
+                        deadline.stood_still(asked);
+                        parts.input = Some((Some(responses).filter(|found| !found.is_empty()), state));
+                    }
+                    _ => {
+                        return Ok(match answered {
+                            Answered::Result(result) => Ok(result),
+                            Answered::Error(fault) => Err(fault),
+                        });
+                    }
+                },
+                // It was refused before anything was done, so it may be sent once more.
+                Err(Trouble::SessionLost) if !renewed => {
+                    renewed = true;
+                    self.forget(&connected);
+                }
+                Err(Trouble::SessionLost) => return Err(Trouble::Refused { status: 404 }),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Err(Trouble::Unknown("it asked for more again and again".to_owned()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one request with all that it needs")]
+    async fn ask_once(
+        self: &Rc<Self>,
+        connected: &Rc<Connected>,
+        requests: &Requests,
+        method: &str,
+        params: &Map<String, Value>,
+        parts: &CallParts,
+        link: &Rc<dyn Link>,
+        deadline: &Deadline,
+    ) -> Result<Answered, Trouble> {
+        let sessions = connected.era != Era::Stateless;
+        let id = self.take_id();
+        let outgoing = requests.request(id, method, params.clone(), parts);
+        let cancelled = json!({ "requestId": id, "reason": "nobody waits for the answer any more" });
+        let cancelled = sessions.then(|| requests.notification("notifications/cancelled", Some(cancelled)));
+        let mut guard = CancelOnDrop { upstream: Rc::clone(self), outgoing: cancelled };
+        let result = self.read_answer(connected, requests, id, outgoing, link, deadline).await;
+        if !matches!(result, Err(Trouble::Timeout)) {
+            guard.outgoing = None;
+        }
+        result
+    }
+
+    async fn read_answer(
+        self: &Rc<Self>,
+        connected: &Rc<Connected>,
+        requests: &Requests,
+        id: u64,
+        outgoing: Outgoing,
+        link: &Rc<dyn Link>,
+        deadline: &Deadline,
+    ) -> Result<Answered, Trouble> {
+        let has_session = matches!(&connected.era, Era::Session { id: Some(_), .. });
+        let sessions = connected.era != Era::Stateless;
+        let mut exchange = Exchange::new(Some(id), sessions, self.limits());
+        let mut outgoing = outgoing;
+        for attempt in 0..=RESUMES {
+            let mut broke = "it ended before the answer".to_owned();
+            match send(&self.settings, &self.source, &outgoing, deadline.until()).await {
+                Ok(mut response) => {
+                    if attempt > 0 && response.status >= 300 {
+                        return Err(Trouble::Unknown(format!("it answered {} for the rest", response.status)));
+                    }
+                    exchange.begin(response.status, response.content_type.as_deref()).map_err(trouble)?;
+                    loop {
+                        let heard = match response.next(deadline.until()).await {
+                            Piece::Bytes(piece) => exchange.push(&piece).map_err(trouble)?,
+                            Piece::End => {
+                                let heard = exchange.end(response.status, has_session).map_err(trouble)?;
+                                if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
+                                    return self.judged(connected, answer);
+                                }
+                                break;
+                            }
+                            Piece::Broken(why) => {
+                                broke = why;
+                                break;
+                            }
+                            Piece::Timeout => return Err(Trouble::Timeout),
+                        };
+                        if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
+                            return self.judged(connected, answer);
+                        }
+                    }
+                }
+                Err(NoResponse::NotSent(why)) => return Err(Trouble::NotSent(why)),
+                Err(NoResponse::Timeout) => {
+                    self.is_dead("it did not answer in time");
+                    return Err(Trouble::Timeout);
+                }
+                Err(NoResponse::Broken(why)) => {
+                    if attempt == 0 {
+                        self.is_dead(&no_response(NoResponse::Broken(why.clone())));
+                    }
+                    broke = why;
+                }
+            }
+            match exchange.broke() {
+                StreamEnd::Resume { last_event_id, after_ms } => {
+                    sleep(Duration::from_millis(after_ms.min(deadline.until().saturating_sub(now())))).await;
+                    outgoing = requests.read_events(Some(&last_event_id));
+                }
+                StreamEnd::Broken => return Err(Trouble::Unknown(broke)),
+            }
+        }
+        Err(Trouble::Unknown("its stream broke again and again".to_owned()))
+    }
+
+    /// An answer that says that this is not how the server is spoken to (any more) is no answer to the request.
+    fn judged(&self, connected: &Rc<Connected>, answered: Answered) -> Result<Answered, Trouble> {
+        match &answered {
+            Answered::Error(fault) if connected.era == Era::Stateless && fault.code == -32_022 => {
+                log("mcp_upstream_era_changed", json!({ "source": self.source.slug }));
+                Err(Trouble::SessionLost)
+            }
+            Answered::Error(_) | Answered::Result(_) => Ok(answered),
+        }
+    }
+
+    async fn react_to(
+        self: &Rc<Self>,
+        heard: Vec<Heard>,
+        requests: &Requests,
+        link: &Rc<dyn Link>,
+        deadline: &Deadline,
+    ) -> Option<Answered> {
+        for heard in heard {
+            deadline.heard();
+            match heard {
+                Heard::Answer(answered) => return Some(answered),
+                Heard::Progress { progress, total, message } => link.progress(progress, total, message.as_deref()),
+                Heard::Log { level, logger, data } => {
+                    let logger =
+                        logger.map_or_else(|| self.source.slug.clone(), |name| format!("{}.{name}", self.source.slug));
+                    link.log(level, Some(&logger), data);
+                }
+                Heard::Changed(what) => self.tell_changed(what, link),
+                Heard::Reply { id, outcome } => self.send_aside(requests.answer(&id, &outcome)),
+                Heard::Ask { id, question } => {
+                    let asked = now();
+                    let outcome = ask_client(link, question).await;
+                    deadline.stood_still(asked);
+                    self.send_aside(requests.answer(&id, &outcome));
+                }
+            }
+        }
+        None
+    }
+
+    fn tell_changed(&self, what: Changed, link: &Rc<dyn Link>) {
+        link.changed(what);
+    }
+
+    /// What a stateless server needs, by its own keys. A question that cannot be asked is left out: the server decides.
+    async fn answers(&self, questions: Vec<(String, Option<Question>)>, link: &Rc<dyn Link>) -> Map<String, Value> {
+        let mut answers = Map::new();
+        for (key, question) in questions {
+            let Some(question) = question else { continue };
+            let is_elicitation = matches!(question, Question::Elicitation(_));
+            match ask_client(link, question).await {
+                Ok(answer) => {
+                    answers.insert(key, answer);
+                }
+                Err(_) if is_elicitation => {
+                    answers.insert(key, json!({ "action": "cancel" }));
+                }
+                Err(_) => {}
+            }
+        }
+        answers
+    }
+}
+
+async fn ask_client(link: &Rc<dyn Link>, question: Question) -> Result<Value, (i32, String)> {
+    let asking = std::pin::pin!(link.ask(question));
+    match select(asking, sleep(Duration::from_millis(QUESTION_MS))).await {
+        Either::Left((Ok(answer), _)) => Ok(answer),
+        Either::Left((Err(ServerError::Rpc { code, message, .. }), _)) => Err((code, message)),
+        Either::Left((Err(error @ (ServerError::Unknown(_) | ServerError::ClientCannotBeAsked(_))), _)) => {
+            Err((-32_600, error.to_string()))
+        }
+        Either::Right(_) => Err((-32_000, "nobody answered in time".to_owned())),
+    }
+}
+
+fn trouble(fault: Fault) -> Trouble {
+    match fault {
+        Fault::SessionLost => Trouble::SessionLost,
+        Fault::Status { status } if status < 500 => Trouble::Refused { status },
+        Fault::Status { .. } | Fault::Garbage(_) => Trouble::Unknown(fault.to_string()),
+        Fault::TooLarge => Trouble::TooLarge,
+    }
+}

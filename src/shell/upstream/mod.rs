@@ -1,0 +1,235 @@
+//! MCP servers that are configured as sources: how they are reached, listed and called.
+
+mod asking;
+mod connection;
+mod server;
+mod transport;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Map, Value, json};
+use worker::Env;
+
+pub(crate) use self::asking::Trouble;
+pub(crate) use self::connection::Upstream;
+pub(crate) use self::server::UpstreamServer;
+use crate::catalog::mcp::{
+    ListOptions, ListedTools, passed_outcome, read_result, read_tools, wire_arguments, wire_headers,
+};
+use crate::catalog::tool::{McpBinding, ToolError, ToolOutcome, raw_json};
+use crate::config::Settings;
+use crate::engine::{CallError, error_result};
+use crate::internal::SourceRow;
+use crate::session::question::Askable;
+use crate::upstream::client::{CallParts, Era, Pages, RpcFault};
+use crate::upstream::{Changed, Link, LogLevel, Question, ServerError};
+
+/// Servers that one session object remembers.
+const REMEMBERED: usize = 64;
+
+/// Why a server's tools could not be listed. The text is for an administrator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ListError {
+    /// It could not be reached, did not answer in time, or answered what is no MCP.
+    #[error("The MCP server cannot be used: {0}.")]
+    Unusable(String),
+    /// It answered with an error.
+    #[error("The MCP server refused to list its tools: {0}")]
+    Refused(String),
+}
+
+/// The servers that one session object uses. A source that is reached in another way than before is another server.
+pub(crate) struct Upstreams {
+    settings: Rc<Settings>,
+    known: RefCell<BTreeMap<String, Rc<Upstream>>>,
+    askable: Cell<Askable>,
+    log_level: Cell<Option<LogLevel>>,
+}
+
+impl Upstreams {
+    pub(crate) fn new(settings: Rc<Settings>) -> Self {
+        Self { settings, known: RefCell::default(), askable: Cell::default(), log_level: Cell::default() }
+    }
+
+    /// Whose client it is: what it can be asked, and which log messages it wants.
+    pub(crate) fn serve(&self, askable: Askable, log_level: Option<LogLevel>) {
+        self.askable.set(askable);
+        self.log_level.set(log_level);
+    }
+
+    /// The server of a source.
+    pub(crate) fn of(&self, source: &SourceRow) -> Rc<Upstream> {
+        let mut known = self.known.borrow_mut();
+        if let Some(upstream) = known.get(&source.slug) {
+            if upstream.is_for(source, self.askable.get()) {
+                return Rc::clone(upstream);
+            }
+            upstream.end();
+        }
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        let upstream = Rc::new(Upstream::new(Rc::clone(&self.settings), source.clone(), self.askable.get()));
+        known.insert(source.slug.clone(), Rc::clone(&upstream));
+        upstream
+    }
+
+    /// Ends all sessions with servers.
+    pub(crate) fn end(&self) {
+        for upstream in self.known.take().into_values() {
+            upstream.end();
+        }
+    }
+
+    /// Calls a tool. Never fails: whatever happens is a value, as JSON text. With `original` the result's own blocks come
+    /// along, for a client that understands them.
+    pub(crate) async fn call(
+        &self,
+        source: &SourceRow,
+        binding: &McpBinding,
+        arguments: &Value,
+        link: &Rc<dyn Link>,
+        original: bool,
+    ) -> Rc<str> {
+        let arguments = wire_arguments(binding, arguments);
+        let parts = CallParts {
+            headers: wire_headers(binding, &arguments),
+            progress: true,
+            log_level: self.log_level.get(),
+            input: None,
+        };
+        let params = Map::from_iter([
+            ("name".to_owned(), Value::String(binding.name.clone())),
+            ("arguments".to_owned(), arguments),
+        ]);
+        match self.of(source).ask("tools/call", &params, parts, link).await {
+            Ok(Ok(result)) => {
+                let passed = original.then(|| passed_outcome(&result)).flatten();
+                passed.map_or_else(|| outcome_text(&read_result(&result)), Into::into)
+            }
+            Ok(Err(fault)) => outcome_text(&ToolOutcome::Failure(fault_error(&fault))),
+            Err(trouble) => outcome_text(&ToolOutcome::Failure(trouble_error(&trouble))),
+        }
+    }
+}
+
+fn outcome_text(outcome: &ToolOutcome) -> Rc<str> {
+    serde_json::to_string(outcome)
+        .map_or_else(|_| error_result(&CallError::new("internal", "The answer could not be written.")), Into::into)
+}
+
+fn fault_error(fault: &RpcFault) -> ToolError {
+    let mut error = ToolError::new("upstream_error", fault.message.clone());
+    error.details = Some(raw_json(&json!({ "code": fault.code, "data": fault.data })));
+    error
+}
+
+/// What a program or a model is told.
+fn trouble_error(trouble: &Trouble) -> ToolError {
+    let mut error = match trouble {
+        Trouble::NotSent(why) => ToolError::new(
+            "upstream_unreachable",
+            format!("The MCP server cannot be used just now: {why}. The call was not sent."),
+        ),
+        Trouble::Refused { .. } | Trouble::SessionLost => {
+            ToolError::new("upstream_error", "The MCP server refused the call; it was not carried out.")
+        }
+        Trouble::Unknown(why) => ToolError::new(
+            "outcome_unknown",
+            format!(
+                "The call was sent, but no answer came: {why}. It may have been carried out; check before you repeat it."
+            ),
+        ),
+        Trouble::Timeout => ToolError::new(
+            "upstream_timeout",
+            "The MCP server did not answer in time. The call may have been carried out; check before you repeat it.",
+        ),
+        Trouble::TooLarge => ToolError::new(
+            "result_too_large",
+            "The MCP server's answer is larger than the limit. The call itself was carried out. Ask for less.",
+        ),
+    };
+    match trouble {
+        Trouble::NotSent(_) => error.retryable = Some(true),
+        Trouble::Refused { status } => error.status = Some(*status),
+        Trouble::SessionLost | Trouble::Unknown(_) | Trouble::Timeout | Trouble::TooLarge => {}
+    }
+    error
+}
+
+/// A request with no client behind it.
+pub(crate) struct Nobody;
+
+impl Link for Nobody {
+    fn progress(&self, _: f64, _: Option<f64>, _: Option<&str>) {}
+
+    fn log(&self, _: LogLevel, _: Option<&str>, _: Value) {}
+
+    fn ask(&self, _: Question) -> LocalBoxFuture<'_, Result<Value, ServerError>> {
+        Box::pin(async { Err(ServerError::ClientCannotBeAsked("nobody is connected".to_owned())) })
+    }
+
+    fn changed(&self, _: Changed) {}
+
+    fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
+        Box::pin(super::clock::sleep(std::time::Duration::from_millis(u64::from(milliseconds))))
+    }
+
+    fn disconnect(&self) {}
+}
+
+/// Follows the pages of a list to the end.
+pub(super) async fn list(
+    upstream: &Rc<Upstream>,
+    method: &str,
+    key: &'static str,
+    link: &Rc<dyn Link>,
+) -> Result<Result<Vec<Value>, RpcFault>, Trouble> {
+    let mut pages = Pages::default();
+    let mut params = Map::new();
+    loop {
+        let mut page = match upstream.ask(method, &params, CallParts::default(), link).await? {
+            Ok(page) => page,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let next = pages.take(&mut page, key).map_err(|error| Trouble::Unknown(error.to_string()))?;
+        match next {
+            Some(cursor) => params.insert("cursor".to_owned(), Value::String(cursor)),
+            None => return Ok(Ok(pages.into_entries())),
+        };
+    }
+}
+
+/// Reads the tools of a source of the kind `mcp`. `known_names` has the wire names of tools that the catalog has already,
+/// with their part of the address, which stays.
+pub(crate) async fn list_tools(
+    _env: &Env,
+    settings: &Rc<Settings>,
+    source: &SourceRow,
+    known_names: &BTreeMap<String, String>,
+) -> Result<ListedTools, ListError> {
+    let upstream = Rc::new(Upstream::new(Rc::clone(settings), source.clone(), Askable::default()));
+    let link: Rc<dyn Link> = Rc::new(Nobody);
+    let listed = list(&upstream, "tools/list", "tools", &link).await;
+    let stateless = upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless);
+    upstream.end();
+    match listed {
+        Ok(Ok(entries)) => {
+            let options = ListOptions { source: &source.slug, stateless, known_names };
+            Ok(read_tools(&entries, &options))
+        }
+        // A server without tools need not know the method.
+        Ok(Err(fault)) if fault.code == -32_601 => Ok(ListedTools::default()),
+        Ok(Err(fault)) => Err(ListError::Refused(fault.message)),
+        Err(trouble) => Err(ListError::Unusable(match trouble {
+            Trouble::NotSent(why) | Trouble::Unknown(why) => why,
+            Trouble::Refused { status } => format!("it answered {status}"),
+            Trouble::SessionLost => "it forgets its sessions".to_owned(),
+            Trouble::Timeout => "it did not answer in time".to_owned(),
+            Trouble::TooLarge => "its answer is too large".to_owned(),
+        })),
+    }
+}

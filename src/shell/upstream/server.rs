@@ -1,0 +1,238 @@
+//! A configured server as a session passes it through in direct mode: resources, templates, prompts, completion.
+//!
+//! Its tools come from the catalog, so that policy counts for them. Names of prompts are those of tools, made from
+//! `<source>.<name>`. A resource's URI begins with the source and a plus sign, which leaves templates usable; one without
+//! is looked for at every server in turn, because results and prompts carry URIs as the server wrote them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::{Trouble, Upstream, list};
+use crate::session::direct::direct_name;
+use crate::upstream::client::{CallParts, RpcFault};
+use crate::upstream::{Link, LogLevel, McpServer, Offers, ServerError};
+
+/// A server of a session.
+pub(crate) struct UpstreamServer {
+    upstream: Rc<Upstream>,
+    /// It is the only one of the session's toolkit, whose names stay as they are.
+    alone: bool,
+    log_level: Option<LogLevel>,
+    /// Names of prompts here, and there.
+    prompts: RefCell<BTreeMap<String, String>>,
+}
+
+impl UpstreamServer {
+    pub(crate) fn new(upstream: Rc<Upstream>, alone: bool, log_level: Option<LogLevel>) -> Self {
+        Self { upstream, alone, log_level, prompts: RefCell::default() }
+    }
+
+    fn slug(&self) -> &str {
+        &self.upstream.source.slug
+    }
+
+    fn prompt_name(&self, wire: &str) -> String {
+        if self.alone { wire.to_owned() } else { direct_name(&format!("{}.{wire}", self.slug())) }
+    }
+
+    /// A scheme may not have underlines, and begins with a letter.
+    fn prefix(&self) -> String {
+        let slug = self.slug().replace('_', ".");
+        let letter = if slug.starts_with(|first: char| first.is_ascii_alphabetic()) { "" } else { "x+" };
+        format!("{letter}{slug}+")
+    }
+
+    fn uri(&self, wire: &str) -> String {
+        if self.alone { wire.to_owned() } else { format!("{}{wire}", self.prefix()) }
+    }
+
+    /// The server's own URI, and whether it was named as one of this server's.
+    fn wire_uri<'a>(&self, uri: &'a str) -> (&'a str, bool) {
+        if self.alone {
+            return (uri, true);
+        }
+        uri.strip_prefix(self.prefix().as_str()).map_or((uri, false), |wire| (wire, true))
+    }
+
+    async fn answer(&self, method: &str, params: Map<String, Value>, link: Rc<dyn Link>) -> Result<Value, ServerError> {
+        match method {
+            "resources/list" => self.listed("resources/list", "resources", "uri", &link).await,
+            "resources/templates/list" => {
+                self.listed("resources/templates/list", "resourceTemplates", "uriTemplate", &link).await
+            }
+            "prompts/list" => {
+                let mut prompts = self.entries("prompts/list", "prompts", &link).await?;
+                self.remember(&mut prompts);
+                Ok(json!({ "prompts": prompts }))
+            }
+            "resources/read" => self.read(params, &link).await,
+            "prompts/get" => self.prompt(params, &link).await,
+            "completion/complete" => self.complete(params, &link).await,
+            _ => Err(ServerError::Unknown(method.to_owned())),
+        }
+    }
+
+    async fn listed(
+        &self,
+        method: &str,
+        key: &'static str,
+        member: &str,
+        link: &Rc<dyn Link>,
+    ) -> Result<Value, ServerError> {
+        let mut entries = self.entries(method, key, link).await?;
+        for entry in &mut entries {
+            let uri = entry.get(member).and_then(Value::as_str).map(|wire| self.uri(wire));
+            if let (Some(uri), Some(entry)) = (uri, entry.as_object_mut()) {
+                entry.insert(member.to_owned(), Value::String(uri));
+            }
+        }
+        Ok(json!({ key: entries }))
+    }
+
+    /// All entries of a list; none where the server does not have the method.
+    async fn entries(&self, method: &str, key: &'static str, link: &Rc<dyn Link>) -> Result<Vec<Value>, ServerError> {
+        match list(&self.upstream, method, key, link).await.map_err(|trouble| self.unusable(&trouble))? {
+            Ok(entries) => Ok(entries.into_iter().filter(Value::is_object).collect()),
+            Err(fault) if fault.code == -32_601 => Ok(Vec::new()),
+            Err(fault) => Err(passed(fault)),
+        }
+    }
+
+    fn remember(&self, prompts: &mut [Value]) {
+        let mut names = BTreeMap::new();
+        for prompt in prompts {
+            let Some(wire) = prompt.get("name").and_then(Value::as_str).map(ToOwned::to_owned) else { continue };
+            let name = self.prompt_name(&wire);
+            if let Some(prompt) = prompt.as_object_mut() {
+                prompt.insert("name".to_owned(), Value::String(name.clone()));
+            }
+            names.insert(name, wire);
+        }
+        *self.prompts.borrow_mut() = names;
+    }
+
+    /// The server's name of a prompt. A name is never taken apart: it is looked up in what the server lists.
+    async fn wire_prompt(&self, name: &str, link: &Rc<dyn Link>) -> Result<Option<String>, ServerError> {
+        if self.alone {
+            return Ok(Some(name.to_owned()));
+        }
+        let known = self.prompts.borrow().get(name).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let mut prompts = self.entries("prompts/list", "prompts", link).await?;
+        self.remember(&mut prompts);
+        Ok(self.prompts.borrow().get(name).cloned())
+    }
+
+    async fn prompt(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
+        let name = params.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let Some(wire) = self.wire_prompt(&name, link).await? else { return Err(ServerError::Unknown(name)) };
+        params.insert("name".to_owned(), Value::String(wire));
+        self.ask("prompts/get", &params, link).await
+    }
+
+    async fn read(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
+        let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (wire, named) = self.wire_uri(&uri);
+        params.insert("uri".to_owned(), Value::from(wire));
+        match self.ask("resources/read", &params, link).await {
+            Ok(mut result) => {
+                let contents = result.get_mut("contents").and_then(Value::as_array_mut).into_iter().flatten();
+                for content in contents.filter(|_| named) {
+                    let uri = content.get("uri").and_then(Value::as_str).map(|wire| self.uri(wire));
+                    if let (Some(uri), Some(content)) = (uri, content.as_object_mut()) {
+                        content.insert("uri".to_owned(), Value::String(uri));
+                    }
+                }
+                Ok(result)
+            }
+            // It was only worth a try.
+            Err(_) if !named => Err(ServerError::Unknown(uri)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn complete(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
+        let Some(reference) = params.get_mut("ref").and_then(Value::as_object_mut) else {
+            return Err(ServerError::Rpc {
+                code: -32_602,
+                message: "completion/complete needs a ref".to_owned(),
+                data: None,
+            });
+        };
+        let text = |key: &str| reference.get(key).and_then(Value::as_str).map(ToOwned::to_owned);
+        match (text("name"), text("uri")) {
+            (Some(name), _) => {
+                let wire = self.wire_prompt(&name, link).await?;
+                reference.insert("name".to_owned(), Value::String(wire.ok_or(ServerError::Unknown(name))?));
+                self.ask("completion/complete", &params, link).await
+            }
+            (None, Some(uri)) => {
+                let (wire, named) = self.wire_uri(&uri);
+                reference.insert("uri".to_owned(), Value::from(wire));
+                match self.ask("completion/complete", &params, link).await {
+                    Err(_) if !named => Err(ServerError::Unknown(uri)),
+                    result => result,
+                }
+            }
+            (None, None) => Err(ServerError::Unknown("a reference without a name".to_owned())),
+        }
+    }
+
+    async fn ask(&self, method: &str, params: &Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
+        let parts = CallParts { progress: true, log_level: self.log_level, ..CallParts::default() };
+        match self.upstream.ask(method, params, parts, link).await {
+            Ok(Ok(mut result)) => {
+                // What belongs to the other era, or to the connection, is not the client's.
+                if let Some(result) = result.as_object_mut() {
+                    result.remove("_meta");
+                    result.remove("resultType");
+                }
+                Ok(result)
+            }
+            Ok(Err(fault)) => Err(passed(fault)),
+            Err(trouble) => Err(self.unusable(&trouble)),
+        }
+    }
+
+    fn unusable(&self, trouble: &Trouble) -> ServerError {
+        let error = super::trouble_error(trouble);
+        let message = format!("{}: {}", self.slug(), error.message);
+        ServerError::Rpc { code: -32_000, message, data: None }
+    }
+}
+
+fn passed(fault: RpcFault) -> ServerError {
+    ServerError::Rpc { code: fault.code, message: fault.message, data: fault.data }
+}
+
+impl McpServer for UpstreamServer {
+    fn name(&self) -> &str {
+        self.slug()
+    }
+
+    /// Until it was connected to, anything may be there.
+    fn offers(&self) -> Offers {
+        let anything = Offers { resources: true, prompts: true, completions: true, logging: true, ..Offers::default() };
+        Offers { subscriptions: false, ..self.upstream.offers().unwrap_or(anything) }
+    }
+
+    /// Its own words are not known to be the same twice.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
+    fn handle<'a>(
+        &'a self,
+        method: &'a str,
+        params: Map<String, Value>,
+        link: Rc<dyn Link>,
+    ) -> LocalBoxFuture<'a, Result<Value, ServerError>> {
+        Box::pin(self.answer(method, params, link))
+    }
+}
