@@ -78,6 +78,12 @@ pub enum Operation {
         /// The pause.
         pause: String,
     },
+    /// What the session's programs did, newest first.
+    History {
+        /// What the page before this one ended with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
     /// The organization's catalog changed.
     CatalogChanged,
     /// `resume` from another session; the body is a [`ResumeRequest`].
