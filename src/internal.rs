@@ -80,6 +80,11 @@ pub enum Operation {
         /// The pause.
         pause: String,
     },
+    /// What the session's programs did, newest first.
+    History {
+        /// What the page before this one ended with.
+        after: Option<String>,
+    },
     /// The organization's catalog changed.
     CatalogChanged,
     /// `resume` from another session; the body is a [`ResumeRequest`].
@@ -197,6 +202,7 @@ impl Operation {
             Self::Mcp => ("mcp", None),
             Self::Open => ("open", None),
             Self::CatalogChanged => ("catalog_changed", None),
+            Self::History { after } => ("history", after.as_deref()),
             Self::View { pause } => ("view", Some(pause)),
             Self::Decide { pause } => ("decide", Some(pause)),
             Self::Resume { pause } => ("resume", Some(pause)),
@@ -208,6 +214,7 @@ impl Operation {
             "mcp" => Self::Mcp,
             "open" => Self::Open,
             "catalog_changed" => Self::CatalogChanged,
+            "history" => Self::History { after: Some(pause).filter(|after| !after.is_empty()) },
             "view" => Self::View { pause },
             "decide" => Self::Decide { pause },
             "resume" => Self::Resume { pause },
@@ -645,6 +652,8 @@ mod tests {
             Operation::Mcp,
             Operation::Open,
             Operation::CatalogChanged,
+            Operation::History { after: None },
+            Operation::History { after: Some(nasty.clone()) },
             Operation::View { pause: nasty.clone() },
             Operation::Decide { pause: "p".to_owned() },
             Operation::Resume { pause: String::new() },

@@ -278,7 +278,9 @@ fn other_call(call: &CallRow) -> OtherCall {
     }
 }
 
-fn item_state(call: &CallRow) -> ItemState {
+/// Where a call stands.
+#[must_use]
+pub fn item_state(call: &CallRow) -> ItemState {
     match call.status {
         CallStatus::Issued | CallStatus::Approved => ItemState::Approved,
         CallStatus::Waiting => ItemState::Waiting,

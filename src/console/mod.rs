@@ -2,4 +2,5 @@
 //! Nothing here decides, and no page carries a secret.
 
 pub mod approval;
+pub mod history;
 pub mod pages;

@@ -102,7 +102,10 @@ pub const SKILLS: [(&str, &str, &str); 4] = [
 ```ts\nconst page = await tools.demo.listItems({ search: \"broken\" });\nif (!page.ok) return page.error;\nconst gone = await Promise.all(page.data.items.map((item) => tools.demo.deleteItem({ id: item.id })));\nreturn gone.map((one) => one.ok ? \"deleted\" : one.error.code);\n```\n\n\
 - A call never throws. Check `ok` before you read `data`.\n- Return what you need, not everything: text beyond 30 000 characters is cut.\n- `emit(value)` shows something to the user without spending your context. `console.log` comes back as `logs`.\n\
 - A program may be run again from its start with the recorded results when the gateway restarts. `Date`, `Math.random` and `crypto.randomUUID` repeat their values then.\n\
-- Limits: 256 KiB of program, 1 000 calls, 6 at a time, 5 minutes of running (waiting for a person does not count).\n",
+- `await sleep(ms)`, `setTimeout` and `setInterval` work, for up to a day; each is one of the calls. For a long sleep `execute` answers `status: \"sleeping\"`; `resume` gives the outcome. When the program has ended, only timers that are due within two seconds are waited for.\n\
+- `emit({ name?, mimeType, encoding: \"base64\", data })` gives the user a file, `emit({ uri, name })` a link.\n\
+- A cut result can be read: `await tools.results.read({ id, offset })` with the id of the note gives `{ text, nextOffset, totalCharacters }`.\n\
+- Limits: 256 KiB of program, 1 000 calls, 6 at a time, 1 MiB of arguments and 16 MiB of result a call, 32 MiB of both in all, 5 minutes of running (waiting for a person and sleeping do not count).\n",
     ),
     (
         "tools",
@@ -125,7 +128,7 @@ Never run the program again while it waits: that would ask for everything twice.
         "# Error codes of a call\n\n- `declined`: a person said no; `reason` says why. `approval_timeout` as the reason: nobody answered in time.\n\
 - `tool_blocked`: policy forbids it. `tool_not_found`: see the suggestions. `invalid_tool_arguments`: see `details`.\n\
 - `outcome_unknown`: the gateway was interrupted while the call was on its way. It may have been carried out and was not repeated; check before you repeat it.\n\
-- `upstream_error` with `status`: what the API answered is in `details`.\n- `result_too_large`: ask for less.\n\n\
+- `upstream_error` with `status`: what the API answered is in `details`.\n- `result_too_large`: ask for less. `result_not_found`: the result to be read was forgotten.\n\n\
 `resume` with `execution_not_found`: the id is unknown, expired or of somebody else; run `execute` again.\n",
     ),
 ];

@@ -11,6 +11,7 @@ use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose};
 use crate::console::approval::{ApprovalView, ItemState, PauseState};
 use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation};
 use crate::protocol::errors::WireError;
+use crate::protocol::text::bounded;
 use crate::session::id::ExecutionId;
 
 /// Bytes of a decision.
@@ -37,6 +38,28 @@ pub(super) async fn read(
             json_response(200, &json!({ "status": "ok", "text": summary(&view), "structured": structured(&view) }))
         }
         Err(error) => refuse(&error),
+    }
+}
+
+/// `GET /api/mcp-sessions/<sid>/executions[?after=…]`: newest first; `next` of one page is `after` of the following one.
+pub(super) async fn history(request: &Request, edge: &Edge<'_>, session: &str) -> worker::Result<Response> {
+    if !matches!(request.method(), Method::Get | Method::Head) {
+        return method_not_allowed("GET");
+    }
+    let principal = match who_reads(request, edge) {
+        Ok(principal) => principal,
+        Err(error) => return refuse(&error),
+    };
+    let after = edge.url.query_pairs().find(|(name, _)| name == "after").map(|(_, after)| bounded(&after, 100));
+    let Some(stub) = session_stub(edge.env, session) else { return refuse(&unknown()) };
+    let context = context_of(edge, principal, "", Operation::History { after });
+    let mut response = ask_session(&stub, &context, "").await?;
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
+    let body: Value = response.json().await?;
+    match status {
+        200 => json_response(200, &json!({ "status": "ok", "structured": body })),
+        400 => refuse(&WireError::bad_request("after has to be the next of another page.")),
+        _ => refuse(&error_of(status, retry_after.as_deref(), &body)),
     }
 }
 

@@ -251,6 +251,33 @@ impl SessionStore {
         Ok(rows.into_iter().filter_map(|row| row.into_iter().next().and_then(text_of)).collect())
     }
 
+    /// Executions that were started before one of them, newest first; from the newest on without.
+    pub(crate) fn executions_before(
+        &self,
+        before: Option<(u64, &str)>,
+        limit: usize,
+    ) -> Result<Vec<(u64, String)>, StoreError> {
+        // Beyond every time that the platform's numbers can say exactly.
+        let (at, id) = before.unwrap_or((1 << 52, ""));
+        let rows = self.rows(
+            "SELECT created_at, id FROM execution WHERE created_at < ? OR (created_at = ? AND id < ?) \
+             ORDER BY created_at DESC, id DESC LIMIT ?",
+            vec![cast(at).into(), cast(at).into(), id.into(), i64::try_from(limit).unwrap_or(i64::MAX).into()],
+        )?;
+        let execution = |row: Vec<SqlStorageValue>| {
+            let mut columns = row.into_iter();
+            Some((columns.next().and_then(integer_of)?, columns.next().and_then(text_of)?))
+        };
+        Ok(rows.into_iter().filter_map(execution).collect())
+    }
+
+    /// How many calls an execution made.
+    pub(crate) fn count_calls(&self, execution: &str) -> Result<u64, StoreError> {
+        let query = "SELECT COUNT(*) FROM journal WHERE execution = ? AND kind = 'call' AND part = 0";
+        let rows = self.rows(query, vec![execution.into()])?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of).unwrap_or(0))
+    }
+
     pub(crate) fn execution_of_pause(&self, pause: &str) -> Result<Option<String>, StoreError> {
         let rows = self.rows("SELECT execution FROM pause WHERE id = ?", vec![pause.into()])?;
         Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(text_of))

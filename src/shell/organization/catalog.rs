@@ -358,20 +358,6 @@ impl OrganizationDurableObject {
     }
 
     /// The catalog as sessions of a resource see it.
-    /// The MCP servers that a resource includes tools of.
-    pub(super) fn answer_servers(&self, question: &Question<()>) -> worker::Result<ServersAnswer> {
-        let view = self.view(&question.resource)?;
-        let mut answer = ServersAnswer { alone: view.own_source().is_some(), ..ServersAnswer::default() };
-        for text in self.texts("SELECT json FROM source ORDER BY slug", vec![])? {
-            let source: SourceRow = serde_json::from_str(&text)?;
-            let is_included = view.is_everything() || view.search("", Some(&source.slug), 1, 0)?.1 > 0;
-            if source.kind == SourceKind::Mcp && is_included {
-                answer.sources.push(source);
-            }
-        }
-        Ok(answer)
-    }
-
     pub(super) fn view<'o>(&'o self, resource: &'o str) -> worker::Result<View<'o>> {
         Ok(View { object: self, resource, rulebook: self.rulebook()?, sources: RefCell::default() })
     }

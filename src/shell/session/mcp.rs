@@ -31,6 +31,9 @@ use crate::upstream::LogLevel;
 const DEFAULT_RESOURCE: &str = "default";
 /// Characters of what a client says of itself.
 const CLIENT_TEXT: usize = 200;
+/// Why `execute` is missing, where it is.
+const NO_LOADER: &str = "Programs cannot run here and execute is not offered: this gateway was deployed without a Worker \
+     Loader binding. Connect with ?tool_mode=direct to call tools one by one; the page / of the gateway tells its owner what to do.\n\n";
 /// Bytes of the capabilities that are stored.
 const CAPABILITIES_LIMIT: usize = 16 << 10;
 
@@ -266,7 +269,7 @@ impl Session {
             "execute" if self.runner().is_ok_and(|runner| runner.has_loader()) => {
                 self.execute(exchange, &arguments).await
             }
-            "skills" => Ok(skills(&arguments)),
+            "skills" => Ok(skills(&arguments, self.runner().is_ok_and(|runner| runner.has_loader()))),
             _ => Err(RpcError::unknown_tool(&name)),
         }
     }
@@ -395,10 +398,11 @@ fn opens_a_stream(tools: ToolMode, method: &str, params: &Map<String, Value>) ->
     method == "tools/call" && (name == Some("resume") || tools == ToolMode::Code && name == Some("execute"))
 }
 
-fn skills(arguments: &Map<String, Value>) -> String {
+fn skills(arguments: &Map<String, Value>, has_loader: bool) -> String {
     let list = || {
         let lines: Vec<String> = SKILLS.iter().map(|(name, about, _)| format!("- {name}: {about}")).collect();
-        format!("Guides; call skills with a name:\n{}", lines.join("\n"))
+        let missing = if has_loader { "" } else { NO_LOADER };
+        format!("{missing}Guides; call skills with a name:\n{}", lines.join("\n"))
     };
     match arguments.get("name").and_then(Value::as_str) {
         None => text_result(&list(), None, false),

@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod direct;
 mod exchange;
+mod history;
 mod mcp;
 mod native;
 mod outcome;
@@ -246,6 +247,7 @@ impl Session {
             Operation::Mcp => return reply_to(Rc::clone(&self).mcp(request, context).await)?.into_response(),
             Operation::CatalogChanged => self.catalog_changed_request(&context),
             Operation::View { pause } => self.view(&context, &pause),
+            Operation::History { after } => self.history(&context, after.as_deref()),
             Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
             Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
         };

@@ -1,0 +1,47 @@
+//! What the programs of a session did, for its owner.
+
+use serde_json::json;
+use worker::Response;
+
+use super::Session;
+use super::outcome::Failure;
+use crate::console::history::{PAGE, execution_view};
+use crate::internal::Context;
+use crate::protocol::errors::WireError;
+use crate::session::id::ExecutionId;
+use crate::shell::http::json_response;
+
+/// Bytes of a journal up to which its calls are listed.
+const LISTED_BYTES: u64 = 1 << 20;
+
+impl Session {
+    /// One page, newest first. `after` is the `next` of the page before.
+    pub(super) fn history(&self, context: &Context, after: Option<&str>) -> Result<Response, Failure> {
+        let Some(meta) = self.meta()? else {
+            return Err(WireError::session_not_found().into());
+        };
+        if !meta.is_owned_by(&context.principal) {
+            return Err(WireError::not_the_owner().into());
+        }
+        let (store, holder) = (self.store()?, self.runner()?.object_id());
+        let after = match after.map(|text| text.split_once('-').map(|(at, id)| (at.parse::<u64>(), id))) {
+            None => None,
+            Some(Some((Ok(at), id))) => Some((at, id)),
+            Some(_) => return Err(WireError::bad_request("This is no page of a history").into()),
+        };
+        let mut ids = store.executions_before(after, PAGE + 1)?;
+        let more = ids.len() > PAGE;
+        ids.truncate(PAGE);
+        let next = ids.last().filter(|_| more).map(|(at, id)| format!("{at}-{id}"));
+        let mut executions = Vec::new();
+        for (_, id) in &ids {
+            let Some(row) = store.execution(id)? else { continue };
+            let calls = if row.journal_bytes <= LISTED_BYTES { Some(store.calls(id)?) } else { None };
+            let count = store.count_calls(id)?;
+            let pauses = store.pauses(id)?;
+            let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
+            executions.push(execution_view(&row, count, calls.as_deref(), &pauses, encode));
+        }
+        Ok(json_response(200, &json!({ "executions": executions, "next": next }))?)
+    }
+}
