@@ -179,8 +179,11 @@ test("half characters and large values come through", async () => {
   assert.equal(thrown.error.message, "Error: c\ufffd");
   const echoed = await result("return (await tools.demo.listItems({ search: 'd😀'.slice(0, 2) })).ok");
   assert.equal(echoed, true);
-  const large = await run("return '€'.repeat(6_000_000)");
-  assert.equal(large.resultCharacters, 6_000_002, JSON.stringify(large).slice(0, 300));
+  const large = await run("return '€'.repeat(5_000_000)");
+  assert.equal(large.resultCharacters, 5_000_002, JSON.stringify(large).slice(0, 300));
+  const tooLarge = await run("return '€'.repeat(6_000_000)");
+  assert.equal(tooLarge.error.code, "result_too_large");
+  assert.match(tooLarge.error.message, /18000002 bytes/);
   const deep = await run("let a: any = 1; for (let i = 0; i < 1000; i++) a = [a]; return a");
   assert.equal(deep.status, "error");
 });

@@ -256,13 +256,17 @@ pub(crate) fn parse_turn(
             None => match finish.result.map(sound_json) {
                 None => Ok(None),
                 Some(Some(text)) if text.len() <= RESULT_LIMIT => Ok(Some(text)),
-                Some(_) => Err(ProgramError {
-                    code: "result_too_large".to_owned(),
-                    message: format!(
-                        "What the program returned is no JSON of at most {RESULT_LIMIT} bytes. Return less."
+                Some(Some(text)) => Err(refused_result(
+                    "result_too_large",
+                    format!(
+                        "The program returned {} bytes; {RESULT_LIMIT} are the limit. Return less: a summary, or a part.",
+                        text.len()
                     ),
-                    line: None,
-                }),
+                )),
+                Some(None) => Err(refused_result(
+                    "result_not_json",
+                    "What the program returned is no JSON, or is nested too deeply.".to_owned(),
+                )),
             },
         },
         warnings: finish.warnings.into_iter().take(WARNINGS_LIMIT).map(log_line).collect(),
@@ -291,6 +295,10 @@ fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<s
         Ok(_) => Err("The arguments of a call have to be one object.".to_owned()),
         Err(_) => Err("The arguments of a call have to be JSON.".to_owned()),
     }
+}
+
+fn refused_result(code: &str, message: String) -> ProgramError {
+    ProgramError { code: code.to_owned(), message, line: None }
 }
 
 /// JSON text that can be read, with whole characters.
