@@ -9,6 +9,8 @@ pub mod report;
 pub mod route;
 pub mod slug;
 pub mod source;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod toolkit;
 

@@ -123,29 +123,44 @@ impl<'o> View<'o> {
             joins.push_str(" JOIN toolkit_tool ON toolkit_tool.address = tool.address AND toolkit_tool.toolkit = ?");
             bindings.push(self.resource.into());
         }
-        let (from, order) = match search_of(query) {
-            Some(Search { all, any }) => {
-                bindings.push(any.into());
-                let from = format!(
-                    "FROM tool_search JOIN tool ON tool.id = tool_search.rowid{joins} WHERE tool_search MATCH ?"
-                );
-                (from, Some(all))
-            }
-            None => (format!("FROM tool{joins} WHERE 1"), None),
-        };
         let filter = if source.is_some() { " AND tool.source = ?" } else { "" };
-        bindings.extend(source.map(Into::into));
-        let total = self.object.count(&format!("SELECT COUNT(*) {from}{filter}"), bindings.clone())?;
-        let order = if let Some(all) = order {
-            bindings.push(all.into());
-            // Tools that have all words first; a word in a name says most.
-            "tool_search.rowid IN (SELECT rowid FROM tool_search WHERE tool_search MATCH ?) DESC, bm25(tool_search, 10.0, 6.0, 1.0), tool.address"
-        } else {
-            "tool.address"
+        let indexed = format!(
+            "FROM tool_search JOIN tool ON tool.id = tool_search.rowid{joins} WHERE tool_search MATCH ?{filter}"
+        );
+        let with = |expression: Option<&str>| {
+            let mut all = bindings.clone();
+            all.extend(expression.map(Into::into));
+            all.extend(source.map(Into::into));
+            all
+        };
+        let (from, order, mut bindings, total) = match search_of(query) {
+            None => {
+                let from = format!("FROM tool{joins} WHERE 1{filter}");
+                let total = self.object.count(&format!("SELECT COUNT(*) {from}"), with(None))?;
+                (from, "tool.address", with(None), total)
+            }
+            Some(Search { all, any }) => {
+                let count = format!("SELECT COUNT(*) {indexed}");
+                let total = self.object.count(&count, with(Some(&any)))?;
+                // A word in a name says most. Tools that have every word come first; where there are enough of them, those that
+                // have only some need not be ranked.
+                if self.object.count(&count, with(Some(&all)))? >= limit + offset {
+                    (indexed, "bm25(tool_search, 10.0, 6.0, 1.0), tool.address", with(Some(&all)), total)
+                } else {
+                    let mut bindings = with(Some(&any));
+                    bindings.push(all.into());
+                    (
+                        indexed,
+                        "tool_search.rowid IN (SELECT rowid FROM tool_search WHERE tool_search MATCH ?) DESC, bm25(tool_search, 10.0, 6.0, 1.0), tool.address",
+                        bindings,
+                        total,
+                    )
+                }
+            }
         };
         bindings.extend([cast(limit), cast(offset)]);
         // Addresses first: sorting would carry the texts of all hits along.
-        let query = format!("SELECT tool.address {from}{filter} ORDER BY {order} LIMIT ? OFFSET ?");
+        let query = format!("SELECT tool.address {from} ORDER BY {order} LIMIT ? OFFSET ?");
         let addresses = self.object.texts(&query, bindings)?;
         let tools = addresses.iter().filter_map(|address| self.object.tool(address).transpose());
         Ok((tools.collect::<worker::Result<_>>()?, total))
@@ -244,6 +259,26 @@ impl<'o> View<'o> {
         Ok(Ok(data.to_string()))
     }
 
+    /// The MCP servers that the resource has tools of.
+    fn servers(&self) -> worker::Result<ServersAnswer> {
+        let slugs = if self.is_everything() {
+            self.object.texts("SELECT slug FROM source ORDER BY slug", vec![])?
+        } else {
+            let query = "SELECT DISTINCT tool.source FROM toolkit_tool JOIN tool ON tool.address = toolkit_tool.address WHERE toolkit_tool.toolkit = ? ORDER BY 1";
+            self.object.texts(query, vec![self.resource.into()])?
+        };
+        let mut sources = Vec::new();
+        for slug in slugs {
+            if let Some(source) = self.source_of(&slug)?.filter(|source| source.kind == SourceKind::Mcp) {
+                // Nothing is asked of a server that its credential may not go to.
+                if source.unconfirmed_origins().is_empty() {
+                    sources.push(SourceRow::clone(&source));
+                }
+            }
+        }
+        Ok(ServersAnswer { sources, alone: self.own_source().is_some() })
+    }
+
     fn summary(&self, tool: &Tool) -> worker::Result<Value> {
         let action = self.judge(tool)?.action;
         let mut summary = json!({
@@ -307,6 +342,11 @@ impl OrganizationDurableObject {
         Ok(LookupAnswer::Found { catalog, lookup })
     }
 
+    pub(super) fn answer_servers(&self, question: &Question<()>) -> worker::Result<ServersAnswer> {
+        Self::check_version(question.version)?;
+        self.view(&question.resource)?.servers()
+    }
+
     pub(super) fn answer_direct(&self, question: &Question<DirectQuestion>) -> worker::Result<DirectAnswer> {
         Self::check_version(question.version)?;
         self.view(&question.resource)?.direct(&question.about)
@@ -318,20 +358,6 @@ impl OrganizationDurableObject {
     }
 
     /// The catalog as sessions of a resource see it.
-    /// The MCP servers that a resource includes tools of.
-    pub(super) fn answer_servers(&self, question: &Question<()>) -> worker::Result<ServersAnswer> {
-        let view = self.view(&question.resource)?;
-        let mut answer = ServersAnswer { alone: view.own_source().is_some(), ..ServersAnswer::default() };
-        for text in self.texts("SELECT json FROM source ORDER BY slug", vec![])? {
-            let source: SourceRow = serde_json::from_str(&text)?;
-            let is_included = view.is_everything() || view.search("", Some(&source.slug), 1, 0)?.1 > 0;
-            if source.kind == SourceKind::Mcp && is_included {
-                answer.sources.push(source);
-            }
-        }
-        Ok(answer)
-    }
-
     pub(super) fn view<'o>(&'o self, resource: &'o str) -> worker::Result<View<'o>> {
         Ok(View { object: self, resource, rulebook: self.rulebook()?, sources: RefCell::default() })
     }

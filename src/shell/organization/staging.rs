@@ -121,10 +121,11 @@ impl OrganizationDurableObject {
             return Ok(AdminAnswer::fault(&Fault::new(409, problem)));
         }
         let source = SourceRow { revision: end.based_on + 1, updated_at: now(), ..end.source };
-        // A source that says that it changed and did not is no change of the catalog.
-        let is_same = end.refresh && self.changes_nothing(&end.import, &slug)?;
         let report = self.in_transaction(|| {
             let report = self.take_staged(&end.import, &slug, end.report)?;
+            // Sessions are told of changes only.
+            let changed = ["added", "changed", "removed"].iter().any(|action| report.counts.get(*action) != Some(&0));
+            let is_news = changed || !end.refresh || known.as_ref().is_none_or(|known| known.origins != source.origins);
             self.sql().exec(
                 "INSERT OR REPLACE INTO source (slug, document_hash, json, report) VALUES (?, '', ?, ?)",
                 vec![
@@ -133,7 +134,7 @@ impl OrganizationDurableObject {
                     serde_json::to_string(&report)?.into(),
                 ],
             )?;
-            if is_same {
+            if !is_news {
                 return Ok(report);
             }
             self.note(
@@ -153,14 +154,6 @@ impl OrganizationDurableObject {
             "report": report.shown(),
         });
         Ok(AdminAnswer::new(if known.is_none() { 201 } else { 200 }, body))
-    }
-
-    /// Whether the staged tools are those that the source has.
-    fn changes_nothing(&self, import: &str, slug: &str) -> worker::Result<bool> {
-        let changed = "SELECT (SELECT COUNT(*) FROM tool WHERE source = ?1) <> (SELECT COUNT(*) FROM staged WHERE import = ?2) \
-                       OR EXISTS (SELECT 1 FROM staged LEFT JOIN tool ON tool.address = staged.address AND tool.source = ?1 \
-                       WHERE staged.import = ?2 AND tool.json IS NOT staged.json)";
-        Ok(self.count(changed, vec![slug.into(), import.into()])? == 0)
     }
 
     fn take_staged(&self, import: &str, slug: &str, mut report: Report) -> worker::Result<Report> {

@@ -1,5 +1,8 @@
 //! Several statements as one: what fails on the way leaves nothing behind.
 
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
+
 use wasm_bindgen::prelude::*;
 
 use super::object::OrganizationDurableObject;
@@ -13,14 +16,15 @@ extern "C" {
 impl OrganizationDurableObject {
     /// Runs `work`; an error takes back everything that it wrote.
     pub(super) fn in_transaction<T>(&self, work: impl FnOnce() -> worker::Result<T>) -> worker::Result<T> {
-        let mut work = Some(work);
-        let mut outcome = None;
+        let (work, outcome) = (AssertUnwindSafe(Cell::new(Some(work))), AssertUnwindSafe(Cell::new(None)));
         let storage = self.state.storage();
         let done = in_transaction(storage.as_raw().as_ref(), &mut || {
-            outcome = work.take().map(|work| work());
-            matches!(outcome, Some(Ok(_)))
+            let result = work.take().map(|work| work());
+            let is_well = matches!(result, Some(Ok(_)));
+            outcome.set(result);
+            is_well
         });
-        match (outcome, done) {
+        match (outcome.take(), done) {
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(error.into()),
             (Some(Ok(value)), Ok(())) => Ok(value),
