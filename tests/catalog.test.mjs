@@ -15,7 +15,7 @@ let backend;
 before(async () => {
   backend = await startBackend();
   gateway = await startGateway({
-    vars: { ALLOW_LOCAL_NETWORK: "true", RESUME_WAIT_MS: "5000", COUNTERSIGN_SECRET_KEY: "0a1b2c3d4e5f6g7h8i9jKLMNOPQRSTUVWXYZ-+=/" },
+    vars: { DEFAULT_TOOL_MODE: "code", ALLOW_LOCAL_NETWORK: "true", RESUME_WAIT_MS: "5000", COUNTERSIGN_SECRET_KEY: "0a1b2c3d4e5f6g7h8i9jKLMNOPQRSTUVWXYZ-+=/" },
   });
 });
 after(async () => {
@@ -91,7 +91,8 @@ const run = async (session, code) => {
   assert.equal(result.structuredContent.status, "completed", JSON.stringify(result.structuredContent));
   return result.structuredContent.result;
 };
-const names = async (session) => (await session.call("tools/list")).result.tools.map((tool) => tool.name);
+/** The names of the catalog's tools; a bundle with the conformance suite's fixtures has those as well. */
+const names = async (session) => (await session.call("tools/list")).result.tools.map((tool) => tool.name).filter((name) => !/^(test_\w+|echo|json_schema_2020_12_tool)$/.test(name));
 
 test("a source is added, and its tools are called by programs and one by one", async () => {
   const { api, open, direct } = organization();
@@ -170,7 +171,7 @@ test("a source that is read again keeps its addresses and says what changed", as
   const session = await open();
   const { report, tools } = await ok(api("POST", "sources/again/refresh"));
   assert.equal(tools, 4);
-  assert.deepEqual([report.counts.added, report.counts.removed, report.counts.changed], [1, 1, 2], JSON.stringify(report));
+  assert.deepEqual([report.counts.added, report.counts.removed, report.counts.changed], [1, 1, 1], JSON.stringify(report));
   assert.equal(report.entries.find((entry) => entry.action === "removed").what, "again.createPet");
   assert.equal(report.counts.renamed, 1, "the operation has another id, the tool has its name still");
   assert.equal((await run(session, "return await tools.again.listPets({});")).ok, true);
@@ -219,7 +220,7 @@ test("a toolkit has what it includes and nothing else", async () => {
   const { api, open, direct, name } = organization();
   await ok(api("PUT", "sources/pets", { kind: "openapi", spec: petstore() }));
   const unknown = await direct({ path: "/mcp/toolkits/support" }).catch((error) => error);
-  assert.match(String(unknown), /403/);
+  assert.match(String(unknown), /404.*no toolkit support/);
   const put = await api("PUT", "toolkits/support", { title: "Support", include: ["pets.getPet", "pets.deletePet", "demo.listItems"], policies: [{ pattern: "pets.deletePet", action: "block" }] });
   assert.equal(put.status, 201, put.text);
   assert.equal(put.body.tools, 3);
@@ -253,7 +254,7 @@ test("a toolkit has what it includes and nothing else", async () => {
     headers: { authorization: `Bearer ${devToken({ organization: name })}`, "content-type": "application/json", accept: "application/json", "mcp-session-id": own.id },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "x", version: "1" } } }),
   });
-  assert.equal(stale.status, 403);
+  assert.equal(stale.status, 404);
 });
 
 test("what is wrong with a request is said, and names the field", async () => {
@@ -364,7 +365,7 @@ test("the administration is a source of tools whose writes wait, for administrat
   assert.equal(document.openapi, "3.1.0");
   const session = await open({ token: admin });
   const hits = await run(session, 'return (await tools.search({ query: "policies", source: "countersign" })).data.items;');
-  assert.deepEqual(hits.map((hit) => [hit.address, hit.approval]).sort(), [["countersign.policies.get", false], ["countersign.policies.put", true]]);
+  assert.deepEqual(hits.slice(0, 2).map((hit) => [hit.address, hit.approval]).sort(), [["countersign.policies.get", false], ["countersign.policies.put", true]]);
   const found = (await ok(api("GET", "tools?source=countersign&limit=200"))).items.map((tool) => tool.address);
   assert.ok(!found.some((address) => /approvals|keys/.test(address)), found.join());
   assert.equal((await run(session, "return await tools.countersign.sources.list({});")).data.items.length, 2);
@@ -435,7 +436,7 @@ test("a document of twenty megabytes is imported, one that is too large is refus
 
 test("an organization of the layout before is brought up to date, with all that it held", async (t) => {
   const stateDir = mkdtempSync(join(tmpdir(), "countersign-state-"));
-  const own = await startGateway({ stateDir });
+  const own = await startGateway({ stateDir, vars: { DEFAULT_TOOL_MODE: "code" } });
   t.after(async () => {
     await own.stop();
     rmSync(stateDir, { recursive: true, force: true });

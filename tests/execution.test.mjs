@@ -56,7 +56,7 @@ test("tools are found, described and called", async () => {
   assert.match(described.data.input, /search\?: string/);
   assert.match(described.data.output, /items: Array</);
   assert.equal(described.data.approval, false);
-  assert.deepEqual((await result("return (await tools.sources.list()).data.items.map((s) => s.slug)")), ["demo"]);
+  assert.deepEqual((await result("return (await tools.sources.list()).data.items.map((s) => s.slug)")), ["countersign", "demo"]);
   const listed = await result("return await tools.demo.listItems({ search: 'broken' })");
   assert.equal(listed.ok, true);
   assert.equal(listed.http.status, 200);

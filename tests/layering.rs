@@ -14,7 +14,7 @@ const TABLE: [(&str, &[&str]); 18] = [
     ("demo", &[]),
     ("protocol", &["json"]),
     ("catalog", &["json"]),
-    ("credential", &["catalog"]),
+    ("credential", &["catalog", "json"]),
     ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
