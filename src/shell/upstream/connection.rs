@@ -298,11 +298,17 @@ impl Upstream {
 
     /// Ends the session there, if one is open.
     pub(super) fn end(self: &Rc<Self>) {
+        let upstream = Rc::clone(self);
+        spawn_local(async move { upstream.end_now().await });
+    }
+
+    /// The same, done when this is.
+    pub(super) async fn end_now(&self) {
         let state = std::mem::replace(&mut *self.state.borrow_mut(), State::Unknown);
-        if let State::Connected(connected) = state
-            && let Some(outgoing) = self.requests(&connected).end()
-        {
-            self.send_aside(outgoing);
+        let State::Connected(connected) = state else { return };
+        let Some(outgoing) = self.requests(&connected).end() else { return };
+        if let Err(error) = send(&self.place(), &outgoing, now() + CONNECT_MS).await {
+            log("mcp_upstream_not_told", json!({ "source": self.source.slug, "reason": no_response(error) }));
         }
     }
 

@@ -15,7 +15,7 @@ use worker::Env;
 
 pub(crate) use self::asking::Trouble;
 pub(crate) use self::connection::Upstream;
-pub(crate) use self::server::UpstreamServer;
+pub(crate) use self::server::{UpstreamServer, uri_prefix};
 use crate::catalog::mcp::{
     ListOptions, ListedTools, passed_outcome, read_result, read_tools, wire_arguments, wire_headers,
 };
@@ -231,11 +231,14 @@ pub(crate) async fn list_tools(
     source: &SourceRow,
     known_names: &BTreeMap<String, String>,
 ) -> Result<ListedTools, ListError> {
-    let upstream = Rc::new(Upstream::new(env, settings, organization, source, Askable::default()));
+    // Some servers have tools only for clients that can be asked; whether one can be, its own session says.
+    let askable = Askable { form: true, url: true, sampling: true, roots: true };
+    let upstream = Rc::new(Upstream::new(env, settings, organization, source, askable));
     let link: Rc<dyn Link> = Rc::new(Nobody);
     let listed = list(&upstream, "tools/list", "tools", &link).await;
     let stateless = upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless);
-    upstream.end();
+    // Awaited: of a Worker's request that has ended nothing goes on.
+    upstream.end_now().await;
     match listed {
         Ok(Ok(entries)) => {
             let options = ListOptions { source: &source.slug, stateless, known_names };

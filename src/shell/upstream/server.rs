@@ -22,13 +22,20 @@ pub(crate) struct UpstreamServer {
     /// It is the only one of the session's toolkit, whose names stay as they are.
     alone: bool,
     log_level: Option<LogLevel>,
+    /// What the resources of the session's servers begin with, this one's included.
+    prefixes: Rc<[String]>,
     /// Names of prompts here, and there.
     prompts: RefCell<BTreeMap<String, String>>,
 }
 
 impl UpstreamServer {
-    pub(crate) fn new(upstream: Rc<Upstream>, alone: bool, log_level: Option<LogLevel>) -> Self {
-        Self { upstream, alone, log_level, prompts: RefCell::default() }
+    pub(crate) fn new(
+        upstream: Rc<Upstream>,
+        alone: bool,
+        log_level: Option<LogLevel>,
+        prefixes: Rc<[String]>,
+    ) -> Self {
+        Self { upstream, alone, log_level, prefixes, prompts: RefCell::default() }
     }
 
     fn slug(&self) -> &str {
@@ -39,23 +46,20 @@ impl UpstreamServer {
         if self.alone { wire.to_owned() } else { direct_name(&format!("{}.{wire}", self.slug())) }
     }
 
-    /// A scheme may not have underlines, and begins with a letter.
-    fn prefix(&self) -> String {
-        let slug = self.slug().replace('_', ".");
-        let letter = if slug.starts_with(|first: char| first.is_ascii_alphabetic()) { "" } else { "x+" };
-        format!("{letter}{slug}+")
-    }
-
     fn uri(&self, wire: &str) -> String {
-        if self.alone { wire.to_owned() } else { format!("{}{wire}", self.prefix()) }
+        if self.alone { wire.to_owned() } else { format!("{}{wire}", uri_prefix(self.slug())) }
     }
 
-    /// The server's own URI, and whether it was named as one of this server's.
-    fn wire_uri<'a>(&self, uri: &'a str) -> (&'a str, bool) {
+    /// The server's own URI, and whether it was named as one of this server's; `None` for another server's.
+    fn wire_uri<'a>(&self, uri: &'a str) -> Option<(&'a str, bool)> {
         if self.alone {
-            return (uri, true);
+            return Some((uri, true));
         }
-        uri.strip_prefix(self.prefix().as_str()).map_or((uri, false), |wire| (wire, true))
+        if let Some(wire) = uri.strip_prefix(uri_prefix(self.slug()).as_str()) {
+            return Some((wire, true));
+        }
+        let is_anothers = self.prefixes.iter().any(|prefix| uri.starts_with(prefix.as_str()));
+        (!is_anothers).then_some((uri, false))
     }
 
     async fn answer(&self, method: &str, params: Map<String, Value>, link: Rc<dyn Link>) -> Result<Value, ServerError> {
@@ -138,7 +142,7 @@ impl UpstreamServer {
 
     async fn read(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
         let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (wire, named) = self.wire_uri(&uri);
+        let Some((wire, named)) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
         params.insert("uri".to_owned(), Value::from(wire));
         match self.ask("resources/read", &params, link).await {
             Ok(mut result) => {
@@ -173,7 +177,7 @@ impl UpstreamServer {
                 self.ask("completion/complete", &params, link).await
             }
             (None, Some(uri)) => {
-                let (wire, named) = self.wire_uri(&uri);
+                let Some((wire, named)) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
                 reference.insert("uri".to_owned(), Value::from(wire));
                 match self.ask("completion/complete", &params, link).await {
                     Err(_) if !named => Err(ServerError::Unknown(uri)),
@@ -205,6 +209,13 @@ impl UpstreamServer {
         let message = format!("{}: {}", self.slug(), error.message);
         ServerError::Rpc { code: -32_000, message, data: None }
     }
+}
+
+/// What the URIs of a source's resources begin with. A scheme may not have underlines, and begins with a letter.
+pub(crate) fn uri_prefix(slug: &str) -> String {
+    let slug = slug.replace('_', ".");
+    let letter = if slug.starts_with(|first: char| first.is_ascii_alphabetic()) { "" } else { "x+" };
+    format!("{letter}{slug}+")
 }
 
 fn passed(fault: RpcFault) -> ServerError {

@@ -100,10 +100,12 @@ pub(super) async fn send(place: &Place<'_>, outgoing: &Outgoing, until: u64) -> 
 }
 
 fn no_response(error: SendError) -> NoResponse {
+    // It becomes a part of a sentence.
+    let text = |error: SendError| error.to_string().trim_end_matches('.').to_owned();
     match error {
         SendError::Timeout { sent: true, .. } => NoResponse::Timeout,
-        error if error.may_have_arrived() => NoResponse::Broken(error.to_string()),
-        error => NoResponse::NotSent(error.to_string()),
+        error if error.may_have_arrived() => NoResponse::Broken(text(error)),
+        error => NoResponse::NotSent(text(error)),
     }
 }
 
