@@ -17,7 +17,7 @@ use super::clock::now;
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
-use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
+use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, load_failure, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use crate::approval::Route;
@@ -422,7 +422,8 @@ impl Runner {
         if live.sandbox.borrow().as_ref().is_some_and(|machine| machine.attempt() == attempt) {
             *live.sandbox.borrow_mut() = None;
         }
-        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason));
+        let (reason, line) = load_failure(reason, &live.program.lines);
+        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, line));
     }
 
     fn drop_sandbox(live: &Live, attempt: u32) {

@@ -209,10 +209,7 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
     }
     let turn: TurnText = serde_json::from_str(&without_lone_surrogates(text))
         .map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
-    let source_line = |line: Option<u32>| {
-        let index = usize::try_from(line?).ok()?.checked_sub(1)?;
-        lines.get(index).copied().filter(|line| *line > 0)
-    };
+    let source_line = |line: Option<u32>| source_line(line, lines);
     let calls = turn
         .calls
         .into_iter()
@@ -253,6 +250,22 @@ pub(crate) fn parse_turn(text: &str, lines: &[u32]) -> Result<(Vec<IssuedCall>, 
         logs_cut: turn.logs_cut,
     });
     Ok((calls, finish))
+}
+
+/// Why a sandbox ended, and the program's line if it could not be loaded at all.
+pub(crate) fn load_failure<'r>(reason: &'r str, lines: &[u32]) -> (&'r str, Option<u32>) {
+    const UNCAUGHT: &str = "Uncaught ";
+    let start = reason.find("Uncaught SyntaxError: ").map(|at| at + UNCAUGHT.len());
+    let Some(error) = start.and_then(|start| reason.get(start..)) else { return (reason, None) };
+    let (message, place) = error.split_once('\n').unwrap_or((error, ""));
+    let number = place.split_once("program.js:").and_then(|(_, place)| place.split(':').next()?.parse().ok());
+    (message, source_line(number, lines))
+}
+
+/// The program's line for a compiled one.
+fn source_line(line: Option<u32>, lines: &[u32]) -> Option<u32> {
+    let index = usize::try_from(line?).ok()?.checked_sub(1)?;
+    lines.get(index).copied().filter(|line| *line > 0)
 }
 
 fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<str>, String> {
@@ -366,6 +379,16 @@ mod tests {
             (PRELUDE_VERSION, hash.as_str()),
             (1, "b4620879ec2a0f7279e28818caf33b72404e07d9b08ce1841028c872f493354b")
         );
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_loaded_has_a_line() {
+        let reason = "Failed to start Worker:\nUncaught SyntaxError: A class may only have one constructor\n  at program.js:3:26";
+        let expected = ("SyntaxError: A class may only have one constructor", Some(9));
+        assert_eq!(load_failure(reason, &[0, 0, 9]), expected);
+        assert_eq!(load_failure(reason, &[]), (expected.0, None));
+        assert_eq!(load_failure("Uncaught SyntaxError: x", &[7]), ("SyntaxError: x", None));
+        assert_eq!(load_failure("it ended", &[7]), ("it ended", None));
     }
 
     #[test]

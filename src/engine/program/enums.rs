@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use oxc_ast::ast::{BinaryOperator, Expression, IdentifierReference, TSEnumDeclaration, TSEnumMember, TSEnumMemberName};
+use oxc_ast::ast::{
+    BinaryOperator, Expression, IdentifierReference, TSEnumDeclaration, TSEnumMember, TSEnumMemberName,
+};
 use oxc_ast_visit::Visit;
 use oxc_span::GetSpan;
 use oxc_syntax::operator::UnaryOperator;
@@ -56,7 +58,8 @@ impl<'a> Stripper<'a, '_> {
                 Next::Number(number) => number.to_string(),
                 Next::After(before) => format!("{written}[{before}]+1"),
                 Next::Missing => {
-                    self.findings.invalid("this enum member needs a value, because the one before is text", it.span.start);
+                    self.findings
+                        .invalid("this enum member needs a value, because the one before is text", it.span.start);
                     return Next::Missing;
                 }
             };

@@ -136,8 +136,7 @@ fn starts_with_nameless_function(text: &str) -> bool {
 fn parse<'a>(source: &Source<'_>, allocator: &'a Allocator) -> Result<Program<'a>, CompileError> {
     check_nesting(source.text()).map_err(|refusal| refused(refusal, source))?;
     let text = allocator.alloc_str(source.text());
-    let options =
-        ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
+    let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
     let source_type = SourceType::ts().with_module(true);
     let parsed = Parser::new(allocator, text, source_type).with_options(options).parse();
     reject(&parsed.diagnostics, source, |offset| offset)?;

@@ -71,7 +71,9 @@ impl<'a> Scopes<'a> {
                 return Ok(());
             };
             match (before, declared) {
-                (Declared::Enum, Declared::Enum) | (Declared::Var | Declared::Parameter, Declared::Var) => return Ok(()),
+                (Declared::Enum, Declared::Enum) | (Declared::Var | Declared::Parameter, Declared::Var) => {
+                    return Ok(());
+                }
                 (Declared::Caught, Declared::Var) => {}
                 (_, _) => return Err(earlier),
             }

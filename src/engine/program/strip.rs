@@ -7,13 +7,14 @@
 use oxc_ast::ast::{
     ArrowFunctionExpression, AssignmentPattern, BindingIdentifier, BindingProperty, BreakStatement, CallExpression,
     CatchClause, CatchParameter, Class, ContinueStatement, DoWhileStatement, ExportAllDeclaration, ExportDeclaration,
-    ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression, ExpressionStatement,
-    ForInStatement, ForOfStatement, ForStatement, FormalParameters, Function, IdentifierReference, ImportDeclaration,
-    ImportExpression, ImportMeta, JSXElement, JSXFragment, LabeledStatement, NewTarget, ObjectProperty, Program, PropertyKind,
-    Statement, StaticBlock, Super, SwitchStatement, TSAsExpression, TSEnumDeclaration, TSExportAssignment,
-    TSImportEqualsDeclaration, TSNamespaceExportDeclaration, TSNonNullExpression, TSSatisfiesExpression, TSType,
-    TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclaration,
-    VariableDeclarationKind, VariableDeclarator, WhileStatement, WithStatement,
+    ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression,
+    ExpressionStatement, ForInStatement, ForOfStatement, ForStatement, FormalParameters, Function, IdentifierReference,
+    ImportDeclaration, ImportExpression, ImportMeta, JSXElement, JSXFragment, LabeledStatement, NewTarget,
+    ObjectProperty, Program, PropertyKind, Statement, StaticBlock, Super, SwitchStatement, TSAsExpression,
+    TSEnumDeclaration, TSExportAssignment, TSImportEqualsDeclaration, TSNamespaceExportDeclaration,
+    TSNonNullExpression, TSSatisfiesExpression, TSType, TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration,
+    TSTypeParameterInstantiation, VariableDeclaration, VariableDeclarationKind, VariableDeclarator, WhileStatement,
+    WithStatement,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};

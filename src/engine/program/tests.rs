@@ -276,6 +276,7 @@ fn rules_that_the_grammar_does_not_express_are_checked() {
         ("switch (1) { case 1: continue }", "`continue`"),
         ("a: a: b()", "label"),
         ("enum A { B = 'b', C }", "needs a value"),
+        ("class {}", "needs a name"),
     ];
     for (source, expected) in cases {
         let CompileError::Syntax { message, .. } = refused(source) else { panic!("{source}") };
@@ -521,7 +522,9 @@ fn slash_is_a_division_or_a_regular_expression_as_in_the_parser() {
             Err(error) => panic!("{source}: {error}"),
         }
     }
-    for source in ["if (a) {}\n/b/.test(c)", "x = {} / 2", "await /a/", "a as B<C> / 2", "let a: B\n/'/", "let a\n/x/*\n(*/"] {
+    for source in
+        ["if (a) {}\n/b/.test(c)", "x = {} / 2", "await /a/", "a as B<C> / 2", "let a: B\n/'/", "let a\n/x/*\n(*/"]
+    {
         let CompileError::Syntax { message, .. } = refused(source) else { panic!("{source}") };
         assert!(message.contains("cannot be told apart"), "{source}: {message}");
     }

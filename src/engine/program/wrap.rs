@@ -65,11 +65,8 @@ impl Plan {
             ExportDefaultDeclarationKind::FunctionDeclaration(_) => true,
             kind => kind.as_expression().is_some_and(is_function),
         };
-        let tail = if is_function {
-            call(name)
-        } else {
-            format!("return typeof {name}===\"function\"?{name}():{name};")
-        };
+        let tail =
+            if is_function { call(name) } else { format!("return typeof {name}===\"function\"?{name}():{name};") };
         Self {
             opened: Some((keywords, format!("const {name}="))),
             closed: Some((declaration.end as usize, ";")),
@@ -160,9 +157,7 @@ fn returns(statement: &Statement<'_>) -> bool {
     match statement {
         Statement::ReturnStatement(_) => true,
         Statement::BlockStatement(block) => any(&block.body),
-        Statement::IfStatement(branch) => {
-            returns(&branch.consequent) || branch.alternate.as_ref().is_some_and(returns)
-        }
+        Statement::IfStatement(branch) => returns(&branch.consequent) || branch.alternate.as_ref().is_some_and(returns),
         Statement::ForStatement(statement) => returns(&statement.body),
         Statement::ForInStatement(statement) => returns(&statement.body),
         Statement::ForOfStatement(statement) => returns(&statement.body),
