@@ -455,7 +455,7 @@ fn a_lost_sandbox_is_started_again_after_a_while_and_not_for_ever() {
     let mut story = Story::start();
     for attempt in 1..=5 {
         let moment = story.moment();
-        let effects = story.execution.sandbox_lost(&moment, attempt, "it ended");
+        let effects = story.execution.sandbox_lost(&moment, attempt, "it ended", None);
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
         if let Some(at) = story.wakes_at() {
             assert!(at > story.now);
@@ -464,6 +464,16 @@ fn a_lost_sandbox_is_started_again_after_a_while_and_not_for_ever() {
         }
     }
     assert_eq!(story.error_code(), "sandbox_failed");
+}
+
+#[test]
+fn a_program_that_cannot_be_loaded_is_not_started_again() {
+    let mut story = Story::start();
+    let moment = story.moment();
+    let effects = story.execution.sandbox_lost(&moment, 1, "SyntaxError: it cannot be", Some(3));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::StartSandbox(_))));
+    assert_eq!(story.error_code(), "program_refused");
+    assert!(story.execution.row().status.is_over());
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::clock::{now, sleep};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
-use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, loader, parse_turn};
+use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, load_failure, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use super::upstream::{Reach, Upstreams};
@@ -642,7 +642,8 @@ impl Runner {
             *live.sandbox.borrow_mut() = None;
             self.serve_queue_later();
         }
-        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason));
+        let (reason, line) = load_failure(reason, &live.program.lines);
+        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, line));
     }
 
     fn drop_sandbox(self: &Rc<Self>, live: &Live, attempt: u32) {

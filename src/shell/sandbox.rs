@@ -229,10 +229,7 @@ pub(crate) fn parse_turn(
     }
     let turn: TurnText = serde_json::from_str(&without_lone_surrogates(text))
         .map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
-    let source_line = |line: Option<u32>| {
-        let index = usize::try_from(line?).ok()?.checked_sub(1)?;
-        lines.get(index).copied().filter(|line| *line > 0)
-    };
+    let source_line = |line: Option<u32>| source_line(line, lines);
     let calls = turn
         .calls
         .into_iter()
@@ -279,6 +276,22 @@ pub(crate) fn parse_turn(
     // Version 1 told everything with the end, as often as it told the end.
     let output_is_whole = prelude == 1 && finish.is_some();
     Ok(Turn { attempt, number, calls, cleared: turn.cleared, output, output_is_whole, finish })
+}
+
+/// Why a sandbox ended, and the program's line if it could not be loaded at all.
+pub(crate) fn load_failure<'r>(reason: &'r str, lines: &[u32]) -> (&'r str, Option<u32>) {
+    const UNCAUGHT: &str = "Uncaught ";
+    let start = reason.find("Uncaught SyntaxError: ").map(|at| at + UNCAUGHT.len());
+    let Some(error) = start.and_then(|start| reason.get(start..)) else { return (reason, None) };
+    let (message, place) = error.split_once('\n').unwrap_or((error, ""));
+    let number = place.split_once("program.js:").and_then(|(_, place)| place.split(':').next()?.parse().ok());
+    (message, source_line(number, lines))
+}
+
+/// The program's line for a compiled one.
+fn source_line(line: Option<u32>, lines: &[u32]) -> Option<u32> {
+    let index = usize::try_from(line?).ok()?.checked_sub(1)?;
+    lines.get(index).copied().filter(|line| *line > 0)
 }
 
 fn arguments_of(arguments: Option<String>, fault: Option<String>) -> Result<Rc<str>, String> {
@@ -409,6 +422,16 @@ mod tests {
             (2, "edf9e9c717a3af41dbc4013e7bc4de9108fb76d478367ec6dbbc846abe041ce5"),
         ];
         assert_eq!(hashes, known.map(|(version, hash)| (version, hash.to_owned())));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_loaded_has_a_line() {
+        let reason = "Failed to start Worker:\nUncaught SyntaxError: A class may only have one constructor\n  at program.js:3:26";
+        let expected = ("SyntaxError: A class may only have one constructor", Some(9));
+        assert_eq!(load_failure(reason, &[0, 0, 9]), expected);
+        assert_eq!(load_failure(reason, &[]), (expected.0, None));
+        assert_eq!(load_failure("Uncaught SyntaxError: x", &[7]), ("SyntaxError: x", None));
+        assert_eq!(load_failure("it ended", &[7]), ("it ended", None));
     }
 
     #[test]

@@ -281,8 +281,9 @@ impl Execution {
         self.finish_step(moment)
     }
 
-    /// The sandbox ended without being asked to, or could not be started.
-    pub fn sandbox_lost(&mut self, moment: &Moment, attempt: u32, reason: &str) -> Vec<Effect> {
+    /// The sandbox ended without being asked to, or could not be started; because of this line of the program, if one is
+    /// given.
+    pub fn sandbox_lost(&mut self, moment: &Moment, attempt: u32, reason: &str, line: Option<u32>) -> Vec<Effect> {
         if self.live.sandbox.as_ref().is_none_or(|sandbox| sandbox.attempt != attempt) {
             return Vec::new();
         }
@@ -294,7 +295,7 @@ impl Execution {
             let error = ProgramError {
                 code: "program_refused".to_owned(),
                 message: format!("The program cannot be loaded: {reason}"),
-                line: None,
+                line,
             };
             self.end(moment.now, ExecutionStatus::Failed, Some(error));
         } else if self.row.status == ExecutionStatus::Running && self.live.lost_in_a_row >= SANDBOXES_LOST_IN_A_ROW {

@@ -19,10 +19,10 @@ const ELEMENT: Place = Place { new_target: true, super_property: true, generator
 
 impl<'a> Stripper<'a, '_> {
     pub(super) fn strip_class(&mut self, it: &Class<'a>) {
-        if it.r#type == ClassType::ClassDeclaration
-            && let Some(id) = &it.id
-        {
-            self.declare(id, Declared::Lexical);
+        match &it.id {
+            _ if it.r#type == ClassType::ClassExpression => {}
+            Some(id) => self.declare(id, Declared::Lexical),
+            None => self.findings.invalid("a class that is a statement needs a name", it.span.start),
         }
         self.erase_modifiers(it.span.start, it.body.span.start, "");
         let after_super = self.after_super.take();

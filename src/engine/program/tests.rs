@@ -276,6 +276,7 @@ fn rules_that_the_grammar_does_not_express_are_checked() {
         ("switch (1) { case 1: continue }", "`continue`"),
         ("a: a: b()", "label"),
         ("enum A { B = 'b', C }", "needs a value"),
+        ("class {}", "needs a name"),
     ];
     for (source, expected) in cases {
         let CompileError::Syntax { message, .. } = refused(source) else { panic!("{source}") };
