@@ -197,13 +197,12 @@ test("a credential goes nowhere that nobody confirmed, and is never shown", asyn
   assert.deepEqual(put.unconfirmedOrigins, [backend.url]);
   const session = await open();
   const refused = await run(session, "return await tools.pets.listPets({});");
-  assert.equal(refused.error.code, "tool_blocked");
-  assert.match(refused.error.message, /no administrator has confirmed/);
+  assert.equal(refused.error.code, "origin_not_confirmed");
   const wrong = await api("POST", "sources/pets/confirm", { origins: ["https://other.example"] });
   assert.equal(wrong.status, 400);
   assert.match(wrong.body.error.message, /^origins/);
   await ok(api("POST", "sources/pets/confirm", { origins: [backend.url] }));
-  await waitFor(async () => (await run(session, "return await tools.pets.listPets({});")).error?.code !== "tool_blocked", { timeout: 6_000 });
+  await waitFor(async () => (await run(session, "return await tools.pets.listPets({});")).error?.code !== "origin_not_confirmed", { timeout: 6_000 });
   const shown = await ok(api("GET", "sources/pets"));
   assert.deepEqual(shown.auth, { kind: "bearer", version: 1 });
   // Left out it stays; a base that is typed is confirmed; null takes it away.

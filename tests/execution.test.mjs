@@ -28,7 +28,8 @@ test("a program returns what it returns", async () => {
     ["export default async function main() { return 'default' }", "default"],
     ["```ts\nreturn 'fenced';\n```", "fenced"],
     ["return undefined", null],
-    ["enum E { A = 4 } return E.A", 4],
+    ["enum E { A = 4, B, C = 'c' + B } return [E.A, E.B, E[5], E.C]", [4, 5, "B", "c5"]],
+    ["class A { constructor(private a: number) {} b = () => this.a }\n;(new A(3) as any).b()", 3],
     ["interface I { a?: string } const i = {} satisfies I; return Object.keys(i).length", 0],
   ]) {
     assert.deepEqual(await result(code), expected, code);
@@ -110,6 +111,21 @@ test("whatever is thrown is a failure with a message and, where known, a line", 
     assert.equal(answer.structuredContent.status, "error", code);
     assert.match(answer.structuredContent.error.message, message, code);
     assert.equal(answer.structuredContent.error.line, line, code);
+  }
+});
+
+test("a program that the engine does not load is an error with its line, and is not tried again", async () => {
+  for (const [code, message, line] of [
+    ["interface A {\n  b: 1\n}\nclass C {\n  constructor() {}\n  'constructor'() {}\n}", /one constructor/, 6],
+    ["Text:\n```ts\nconst a = 1\nreturn this.#b\n```", /#b/, 4],
+    ["const a = 1\nreturn /(?<b>c)(?<b>d)/.test('')", /regular expression/i, 2],
+  ]) {
+    const answer = await session.tool("execute", { code });
+    assert.equal(answer.isError, true, code);
+    const { error } = answer.structuredContent;
+    assert.equal(error.code, "program_refused", code);
+    assert.match(error.message, message, code);
+    assert.equal(error.line, line, code);
   }
 });
 

@@ -6,7 +6,7 @@ use worker::{Env, Request, Response, ResponseBuilder};
 
 use super::approval_api::{cookie, from_own_page};
 use super::entry::{Edge, api_error};
-use super::http::{BodyError, header, json_response, read_body};
+use super::http::{BodyError, DRAINED_BYTES, header, json_response, read_body};
 use super::import::Importing;
 use super::organization as organization_object;
 use super::telemetry::log;
@@ -144,13 +144,13 @@ async fn read_text(request: &mut Request, limit: usize) -> Result<String, Fault>
         let size = size.map(|size| format!(" of {size} bytes")).unwrap_or_default();
         Fault::new(413, format!("The body{size} is larger than {limit} bytes, the limit here"))
     };
-    // What says that it is too large need not be sent.
+    // What says that it is far too large need not be sent. Anything else is read to its end, so that the client gets the answer.
     let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<usize>().ok());
-    if let Some(size) = declared.filter(|size| *size > limit) {
+    if let Some(size) = declared.filter(|size| *size > limit + DRAINED_BYTES) {
         return Err(too_large(Some(size)));
     }
     let bytes = read_body(request, limit).await.map_err(|error| match error {
-        BodyError::TooLarge => too_large(None),
+        BodyError::TooLarge => too_large(declared),
         BodyError::Broken => Fault::new(400, "The body broke off"),
     })?;
     String::from_utf8(bytes).map_err(|_| Fault::new(400, "The body is not UTF-8"))

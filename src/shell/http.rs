@@ -203,7 +203,7 @@ pub(crate) enum BodyError {
 
 /// What is read and thrown away of a body that is too large, so that the client gets to read the answer instead of a
 /// broken connection. One that sends even more loses the connection.
-const DRAINED_BYTES: usize = 32 << 20;
+pub(crate) const DRAINED_BYTES: usize = 32 << 20;
 
 /// Bytes of a body that is read at once where its length is declared: the platform holds a body to that. The Worker holds it,
 /// outside of wasm, so that it can say which request failed.

@@ -101,12 +101,13 @@ impl<'a> Stripper<'a, '_> {
             self.erase_mark(self.key_end(it.key.span(), it.computed), &['?']);
         }
         if it.kind == MethodDefinitionKind::Constructor {
-            let names: Vec<String> = self.property_names(it);
-            let assignments = names.iter().map(|name| format!("this.{name}={name}"));
+            let names = self.property_names(it);
+            let assignments: Vec<String> = names.iter().map(|name| format!("this.{name}={name}")).collect();
+            let has_properties = !assignments.is_empty();
             if is_derived {
-                self.after_super = (!names.is_empty()).then(|| assignments.map(|text| format!(",{text}")).collect());
+                self.after_super = has_properties.then(|| format!(",{}", assignments.join(",")));
             } else {
-                self.assigned = Some(assignments.map(|text| format!("{text};")).collect());
+                self.assigned = has_properties.then(|| assignments.join(";") + ";");
             }
         }
         self.is_method = true;

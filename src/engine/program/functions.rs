@@ -71,17 +71,14 @@ impl<'a> Stripper<'a, '_> {
         self.in_place(place, |stripper| {
             stripper.scopes.enter(ScopeKind::Function);
             stripper.strip_arrow_head(it);
-            match &it.body {
-                ArrowFunctionBody::FunctionBody(body) => stripper.strip_body(body, ""),
-                body => {
-                    // `x => e` → `x => {$fuel();return e}`
-                    if let Some(value) = body.as_expression() {
-                        let span = value.span();
-                        stripper.edits.open(span.start as usize, format!("{{{}();return ", stripper.counter));
-                        stripper.visit_expression(value);
-                        stripper.edits.close(span.end as usize, "}");
-                    }
-                }
+            if let ArrowFunctionBody::FunctionBody(body) = &it.body {
+                stripper.strip_body(body, "");
+            } else if let Some(value) = it.body.as_expression() {
+                // `x => e` → `x => {$fuel();return e}`
+                let span = value.span();
+                stripper.edits.open(span.start as usize, format!("{{{}();return ", stripper.counter));
+                stripper.visit_expression(value);
+                stripper.edits.close(span.end as usize, "}");
             }
             stripper.scopes.leave();
         });

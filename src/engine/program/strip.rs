@@ -6,7 +6,7 @@
 
 use oxc_ast::ast::{
     ArrowFunctionExpression, AssignmentPattern, BindingIdentifier, BindingProperty, BreakStatement, CallExpression,
-    CatchClause, CatchParameter, Class, ContinueStatement, DoWhileStatement, ExportAllDeclaration, ExportDeclaration,
+    CatchParameter, Class, ContinueStatement, DoWhileStatement, ExportAllDeclaration, ExportDeclaration,
     ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, Expression,
     ExpressionStatement, ForInStatement, ForOfStatement, ForStatement, FormalParameters, Function, IdentifierReference,
     ImportDeclaration, ImportExpression, ImportMeta, JSXElement, JSXFragment, LabeledStatement, NewTarget,
@@ -256,15 +256,18 @@ impl<'a> Visit<'a> for Stripper<'a, '_> {
         if super::wrap::is_type(it) {
             return self.erase(span.start, span.end, ";");
         }
-        match it {
+        if let Statement::DebuggerStatement(_) = it {
             // It would stop a sandbox that is being inspected.
-            Statement::DebuggerStatement(_) => self.edits.replace(span.start as usize, span.end as usize, ";"),
+            self.edits.replace(span.start as usize, span.end as usize, ";");
+        } else if matches!(
+            it,
             Statement::TSNamespaceDeclaration(_)
-            | Statement::TSExternalModuleDeclaration(_)
-            | Statement::TSGlobalDeclaration(_) => {
-                self.findings.add(Finding::Construct(Construct::Namespace), span.start);
-            }
-            _ => walk::walk_statement(self, it),
+                | Statement::TSExternalModuleDeclaration(_)
+                | Statement::TSGlobalDeclaration(_)
+        ) {
+            self.findings.add(Finding::Construct(Construct::Namespace), span.start);
+        } else {
+            walk::walk_statement(self, it);
         }
     }
 
@@ -353,10 +356,6 @@ impl<'a> Visit<'a> for Stripper<'a, '_> {
 
     fn visit_with_statement(&mut self, it: &WithStatement<'a>) {
         self.findings.invalid("`with` is not allowed", it.span.start);
-    }
-
-    fn visit_catch_clause(&mut self, it: &CatchClause<'a>) {
-        walk::walk_catch_clause(self, it);
     }
 
     fn visit_catch_parameter(&mut self, it: &CatchParameter<'a>) {

@@ -768,7 +768,79 @@ const PIECES: [&str; 64] = [
     "infer ",
 ];
 
+/// Expressions with and without types.
+const VALUES: [&str; 24] = [
+    "a",
+    "1",
+    "f(a)",
+    "a!",
+    "(a as B)",
+    "a as C",
+    "<D>a",
+    "[a]",
+    "(a)",
+    "`t${a as B}`",
+    "x => x as E",
+    "x = (x: F): G<\nH> => x",
+    "x = <T,>(x: T) => x",
+    "async <\nT\n>(x?: H) => x!",
+    "new K<L>(a)",
+    "m<N>(a)",
+    "x = { q: a as R, s<T>(this: T) {} }",
+    "x = function (this: S, y: T) {}",
+    "x = class { private z: U; ['w'] = 1 as V }",
+    "a satisfies W",
+    "-a",
+    "!a!",
+    "a?.b!.c",
+    "(<any>a)()",
+];
+
+/// Statements; `#` is a value and `%` a number of their own.
+const STATEMENTS: [&str; 16] = [
+    "#",
+    "let v%: T = #",
+    "let v%!: T",
+    "type Q% = R",
+    "interface I% { a: b }",
+    "if (a) #",
+    "while (a) #",
+    "for (const x of a as Y) #",
+    "do #\nwhile (b)",
+    "declare const d%: E",
+    "function g%(a: T): U\nfunction g%<T>(a?: T, ...b: U[]): asserts a is V { return # }",
+    "enum N% { A, B = 3, C = B }",
+    "abstract class C% { abstract a: b\n[k: string]: V\nprivate x = #\nget: T\nq() {}\nstatic y?: T\n*z() {} }",
+    "class C% { constructor(private a: B, readonly c = #) {} }",
+    "a ? # : #",
+    "try { # } catch (e: any) { # }",
+];
+
+const SEPARATORS: [&str; 4] = ["\n", "\n // c\n", ";\n", "\n/* d\n */"];
+
 proptest! {
+    #[test]
+    fn any_program_with_types_gives_a_module(
+        parts in proptest::collection::vec(
+            (
+                proptest::sample::select(&STATEMENTS[..]),
+                proptest::sample::select(&VALUES[..]),
+                proptest::sample::select(&SEPARATORS[..]),
+            ),
+            1..6,
+        )
+    ) {
+        let mut source = "a".to_owned();
+        for (number, (statement, value, separator)) in parts.iter().enumerate() {
+            source.push_str(separator);
+            source.push_str(&statement.replace('#', value).replace('%', &number.to_string()));
+        }
+        let program = compiled(&source);
+        assert_is_module(&program.javascript);
+        assert_eq!(program.lines.len(), source.split('\n').count() + 1);
+        assert_eq!(program.javascript.split('\n').count(), program.lines.len());
+    }
+
     #[test]
     fn any_text_gives_a_module_or_an_error(
         pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..24)

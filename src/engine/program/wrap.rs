@@ -31,9 +31,8 @@ impl Plan {
             let directive = program.directives.last()?;
             return Some(Self::opening(directive.span, "return "));
         }
-        let export = statements.iter().find_map(|statement| match statement {
-            Statement::ExportDefaultDeclaration(export) => Some(export),
-            _ => None,
+        let export = statements.iter().find_map(|statement| {
+            if let Statement::ExportDefaultDeclaration(export) = statement { Some(export) } else { None }
         });
         Some(if let Some(export) = export {
             Self::default_export(export, text, name)
@@ -61,10 +60,8 @@ impl Plan {
             let tail = Some((id.span.start as usize, call(slice(text, id.span))));
             return Self { opened: Some((keywords, String::new())), closed: None, tail };
         }
-        let is_function = match &export.declaration {
-            ExportDefaultDeclarationKind::FunctionDeclaration(_) => true,
-            kind => kind.as_expression().is_some_and(is_function),
-        };
+        let is_function = matches!(&export.declaration, ExportDefaultDeclarationKind::FunctionDeclaration(_))
+            || export.declaration.as_expression().is_some_and(is_function);
         let tail =
             if is_function { call(name) } else { format!("return typeof {name}===\"function\"?{name}():{name};") };
         Self {
