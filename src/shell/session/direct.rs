@@ -43,12 +43,15 @@ pub(super) struct Directory {
     tools: BTreeMap<String, Rc<ToolLookup>>,
 }
 
+/// When the organization was asked, and the servers.
+type Configured = (u64, Vec<Rc<dyn McpServer>>);
+
 /// The MCP servers of a session.
 pub(super) struct Servers {
     /// Part of the gateway itself.
     own: Vec<Rc<dyn McpServer>>,
-    /// Those of configured sources, and when the organization was asked for them.
-    configured: RefCell<Option<(u64, Vec<Rc<dyn McpServer>>)>>,
+    /// Those of configured sources.
+    configured: RefCell<Option<Configured>>,
 }
 
 impl Default for Servers {

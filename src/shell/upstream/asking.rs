@@ -356,6 +356,7 @@ async fn ask_client(link: &Rc<dyn Link>, question: Question) -> Result<Value, (i
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands where errors are turned into others")]
 fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::SessionLost => Trouble::SessionLost,

@@ -270,7 +270,6 @@ impl Upstream {
     }
 
     /// A request of the handshake: status, session id, and the outcome or why there is none.
-    #[expect(clippy::type_complexity, reason = "three things that are looked at once")]
     async fn round_trip(
         &self,
         id: u64,

@@ -99,6 +99,7 @@ pub(super) async fn send(place: &Place<'_>, outgoing: &Outgoing, until: u64) -> 
     Err(NoResponse::Timeout)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the guard asks the error itself")]
 fn no_response(error: SendError) -> NoResponse {
     // It becomes a part of a sentence.
     let text = |error: SendError| error.to_string().trim_end_matches('.').to_owned();

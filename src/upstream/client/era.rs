@@ -59,7 +59,7 @@ pub fn read_discovery(status: u16, outcome: Option<&Result<Value, RpcFault>>) ->
             let supported = fault.data.as_ref().and_then(|data| data.get("supported"));
             let known =
                 |version: &&str| supported.and_then(Value::as_array).is_some_and(|v| v.contains(&json!(version)));
-            match (speaks(supported), SESSION_VERSIONS.iter().any(|version| known(&version))) {
+            match (speaks(supported), SESSION_VERSIONS.iter().any(known)) {
                 (true, _) => stateless(Map::new()),
                 (false, true) => Probed::Older,
                 (false, false) => Probed::Unusable("it speaks no version of MCP that is known here".to_owned()),

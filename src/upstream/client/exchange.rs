@@ -350,6 +350,7 @@ impl Answered {
     /// What the server needs before it can answer, in the stateless era: the questions by its own keys, and the state
     /// that goes back with the answers. `None`: this is the answer.
     #[must_use]
+    #[expect(clippy::type_complexity, reason = "questions by key, and a state")]
     pub fn input_required(&self) -> Option<(Vec<(String, Option<Question>)>, Option<Value>)> {
         let Self::Result(result) = self else { return None };
         if result.get("resultType").and_then(Value::as_str) != Some("input_required") {

@@ -29,6 +29,7 @@ pub struct CallParts {
     /// From which level on log messages are wanted. Stateless era only; sessions have `logging/setLevel`.
     pub log_level: Option<LogLevel>,
     /// Answers to what the server asked for, in the stateless era: `inputResponses` and `requestState`.
+    #[expect(clippy::type_complexity, reason = "two values that come and go together")]
     pub input: Option<(Option<Map<String, Value>>, Option<Value>)>,
 }
 

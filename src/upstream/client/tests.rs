@@ -141,9 +141,9 @@ fn initialize_is_believed_within_bounds() {
 /// Reads a whole stream of events.
 fn heard(exchange: &mut Exchange, messages: &[Value]) -> Vec<Heard> {
     exchange.begin(200, Some("text/event-stream; charset=utf-8")).unwrap();
-    let text: String =
+    let text: Vec<String> =
         messages.iter().enumerate().map(|(n, message)| format!("id: e{n}\ndata: {message}\n\n")).collect();
-    exchange.push(text.as_bytes()).unwrap()
+    exchange.push(text.concat().as_bytes()).unwrap()
 }
 
 #[test]
