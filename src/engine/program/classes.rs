@@ -12,7 +12,7 @@ use super::error::Construct;
 use super::finding::Finding;
 use super::scan;
 use super::scopes::{Declared, ScopeKind};
-use super::strip::{Place, Stripper};
+use super::stripper::{Place, Stripper};
 
 /// What a class element allows outside of functions of its own.
 const ELEMENT: Place = Place { new_target: true, super_property: true, generator_parameters: false };
@@ -28,7 +28,7 @@ impl<'a> Stripper<'a, '_> {
         let after_super = self.after_super.take();
         self.scopes.enter(ScopeKind::Block);
         let class = scan::skip_modifiers(self.text, it.span.start as usize);
-        let mut end = it.id.as_ref().map_or(super::strip::count(class + "class".len()), |id| id.span.end);
+        let mut end = it.id.as_ref().map_or(super::stripper::count(class + "class".len()), |id| id.span.end);
         if let Some(types) = &it.type_parameters {
             self.visit_ts_type_parameter_declaration(types);
             end = types.span.end;
@@ -118,7 +118,7 @@ impl<'a> Stripper<'a, '_> {
     /// The byte after a key and its brackets.
     fn key_end(&self, key: Span, computed: bool) -> u32 {
         let bracket = scan::find(self.text, key.end as usize, ']').filter(|_| computed);
-        bracket.map_or(key.end, |bracket| super::strip::count(bracket + 1))
+        bracket.map_or(key.end, |bracket| super::stripper::count(bracket + 1))
     }
 
     fn strip_property(&mut self, it: &PropertyDefinition<'a>) {

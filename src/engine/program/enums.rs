@@ -13,7 +13,7 @@ use oxc_span::GetSpan;
 use oxc_syntax::operator::UnaryOperator;
 
 use super::scopes::Declared;
-use super::strip::{Initializer, Stripper};
+use super::stripper::{Initializer, Stripper};
 
 /// What the member after a member has as its value if it has no initialiser.
 enum Next {

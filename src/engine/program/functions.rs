@@ -12,7 +12,7 @@ use oxc_span::GetSpan;
 
 use super::scan;
 use super::scopes::{Declared, ScopeKind};
-use super::strip::{Place, Stripper};
+use super::stripper::{Place, Stripper};
 
 /// Modifiers of class members and of constructor parameters that only TypeScript knows.
 const MODIFIERS: [&str; 7] = ["public", "private", "protected", "readonly", "override", "abstract", "declare"];
@@ -36,7 +36,7 @@ impl<'a> Stripper<'a, '_> {
             }
             if let Some(this) = &it.this_param {
                 let comma = scan::find(stripper.text, this.span.end as usize, ',');
-                let end = comma.map_or(this.span.end, |comma| super::strip::count(comma + 1));
+                let end = comma.map_or(this.span.end, |comma| super::stripper::count(comma + 1));
                 stripper.erase(this.span.start, end, "");
             }
             stripper.strip_parameters(&it.params);

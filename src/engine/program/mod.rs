@@ -22,6 +22,7 @@ mod scan;
 mod scopes;
 mod source;
 mod strip;
+mod stripper;
 mod tokens;
 mod wrap;
 
@@ -76,7 +77,7 @@ pub fn compile_program(source: &str) -> Result<CompiledProgram, CompileError> {
     let mut names = Names::of(source.text());
     let counter = names.fresh("$fuel");
     let plan = Plan::of(&program, source.text(), &names.fresh("$value"));
-    let edits = strip::strip(&program, &source, &counter, plan.as_ref())?;
+    let edits = stripper::strip(&program, &source, &counter, plan.as_ref())?;
     let plan = plan.ok_or(CompileError::Empty)?;
     let edited = edits.apply(source.text());
 
