@@ -388,6 +388,7 @@ pub struct SealedCredential {
 /// A configured API, as it is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent promise of the source")]
 pub struct SourceRow {
     /// The first part of its tools' addresses.
     pub slug: String,
@@ -506,7 +507,7 @@ impl AdminAnswer {
 
     /// A page of a list.
     #[must_use]
-    pub fn page(items: Vec<Value>, next: Option<String>) -> Self {
+    pub fn page(items: &[Value], next: Option<String>) -> Self {
         let mut body = json!({ "items": items });
         if let (Some(next), Some(body)) = (next, body.as_object_mut()) {
             body.insert("nextCursor".to_owned(), next.into());

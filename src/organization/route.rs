@@ -112,11 +112,9 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
     let query = &call.query;
     match (segments.as_slice(), method) {
         (["sources"], "GET") => Ok(Operation::ListSources(parse_page("sources", query)?)),
-        (["sources"], _) => Err(Fault::method("GET")),
         (["sources", slug], "GET") => Ok(Operation::ReadSource(known_source(slug)?)),
         (["sources", slug], "PUT") => check_source(slug).map(|()| Operation::PutSource((*slug).to_owned())),
         (["sources", slug], "DELETE") => check_source(slug).map(|()| Operation::DeleteSource((*slug).to_owned())),
-        (["sources", _], _) => Err(Fault::method("GET, PUT, DELETE")),
         (["sources", slug, "refresh"], "POST") => {
             check_source(slug).map(|()| Operation::RefreshSource((*slug).to_owned()))
         }
@@ -129,7 +127,6 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["policies"], "PUT") => Ok(Operation::PutPolicies(parse_policies(&call.body)?)),
         (["policies"], _) => Err(Fault::method("GET, PUT")),
         (["toolkits"], "GET") => Ok(Operation::ListToolkits(parse_page("toolkits", query)?)),
-        (["toolkits"], _) => Err(Fault::method("GET")),
         (["toolkits", slug], "GET") => Ok(Operation::ReadToolkit(known_toolkit(slug)?)),
         (["toolkits", slug], "PUT") if is_toolkit(slug) => {
             Ok(Operation::PutToolkit((*slug).to_owned(), Toolkit::parse(&call.body, slug)?))
@@ -139,12 +136,11 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
             Err(Fault::field("slug", problem))
         }
         (["toolkits", slug], "DELETE") => Ok(Operation::DeleteToolkit(known_toolkit(slug)?)),
-        (["toolkits", _], _) => Err(Fault::method("GET, PUT, DELETE")),
+        (["sources" | "toolkits", _], _) => Err(Fault::method("GET, PUT, DELETE")),
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
-        (["tools"] | ["tools", _], _) => Err(Fault::method("GET")),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
-        (["audit"], _) => Err(Fault::method("GET")),
+        (["sources" | "toolkits" | "tools" | "audit"] | ["tools", _], _) => Err(Fault::method("GET")),
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }
 }

@@ -57,6 +57,7 @@ pub struct Rule {
 
 /// What an administrator vouches for, of one source. Nothing, unless stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent promise of the source")]
 pub struct Vouched {
     /// What the source says of its own tools may loosen something.
     pub trusted: bool,

@@ -65,11 +65,10 @@ impl Pattern {
         let mut parts = address.split('.');
         for segment in self.0.split('.') {
             match (segment, parts.next()) {
-                (_, None) => return false,
                 ("**", Some(_)) => return true,
                 ("*", Some(_)) => {}
                 (literal, Some(part)) if literal == part => {}
-                (_, Some(_)) => return false,
+                (_, Some(_) | None) => return false,
             }
         }
         parts.next().is_none()

@@ -31,7 +31,7 @@ fn content_block(value: &Value, index: usize) -> (Value, Value) {
                 text_block(value)
             }
         }
-        _ => text_block(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => text_block(value),
     };
     if let Value::Object(block) = &mut block {
         block.insert("annotations".to_owned(), json!({ "audience": ["user"] }));

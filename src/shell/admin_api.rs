@@ -89,6 +89,7 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
     };
     let name = asks.principal.organization.as_str();
     let reads = operation.reads();
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not an import is the organization object's")]
     let answer = match operation {
         Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,

@@ -218,7 +218,10 @@ impl Importing<'_> {
                 let sealed = sealed.map_err(|error| match error {
                     // The administrator's or the operator's to put right; says nothing about the secret.
                     SecretsError::Platform { .. } => Fault::field("auth", error.to_string()).with_status(503),
-                    _ => Fault::field("auth", format!("cannot be stored: {error}")),
+                    SecretsError::NoKey
+                    | SecretsError::WeakKey { .. }
+                    | SecretsError::UnknownKey
+                    | SecretsError::Unreadable => Fault::field("auth", format!("cannot be stored: {error}")),
                 })?;
                 Ok((Some(SealedCredential { id, version, kind: auth.kind().to_owned(), sealed }), "written"))
             }
@@ -277,7 +280,7 @@ impl Importing<'_> {
         start: &ImportStart,
     ) -> Result<Made, Stop> {
         let limits = ImportLimits { document_bytes: SOURCE_LIMIT, ..ImportLimits::default() };
-        let document = document_json(document, &limits).map_err(unreadable)?;
+        let document = document_json(document, &limits).map_err(|error| unreadable(&error))?;
         let options = ImportOptions {
             source: self.slug,
             base_url: row.stated_base_url.as_deref(),
@@ -285,7 +288,7 @@ impl Importing<'_> {
             known_names: Some(&start.names),
             limits,
         };
-        let mut importer = Importer::new(&document, &options).map_err(unreadable)?;
+        let mut importer = Importer::new(&document, &options).map_err(|error| unreadable(&error))?;
         let mut tools = 0_u32;
         let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
         while let Some(tool) = importer.next_tool() {
@@ -356,7 +359,7 @@ fn size_of(tool: &Tool) -> usize {
         + 2_000
 }
 
-fn unreadable(error: ImportError) -> Fault {
+fn unreadable(error: &ImportError) -> Fault {
     let status = if matches!(error, ImportError::TooLarge { .. }) { 413 } else { 422 };
     let message = format!("spec cannot be imported: {error}");
     Fault { field: Some("spec".to_owned()), ..Fault::new(status, message) }

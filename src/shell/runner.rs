@@ -490,7 +490,7 @@ impl Runner {
                 Effect::DropSandbox { attempt } => self.drop_sandbox(live, attempt),
                 Effect::Resolve { seq } => self.spawn_resolve(live, seq),
                 Effect::Invoke { seq } => self.spawn_invoke(live, seq),
-                Effect::Report => self.reported(live),
+                Effect::Report => Self::reported(live),
             }
         }
         self.changed.wake_all();
@@ -508,7 +508,7 @@ impl Runner {
         self.changed.wake_all();
     }
 
-    fn reported(&self, live: &Rc<Live>) {
+    fn reported(live: &Rc<Live>) {
         let engine = live.engine.borrow();
         let row = engine.row();
         log(
@@ -642,8 +642,8 @@ impl Runner {
             *live.sandbox.borrow_mut() = None;
             self.serve_queue_later();
         }
-        let (reason, line) = load_failure(reason, &live.program.lines);
-        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, line));
+        let (reason, at_line) = load_failure(reason, &live.program.lines);
+        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, at_line));
     }
 
     fn drop_sandbox(self: &Rc<Self>, live: &Live, attempt: u32) {

@@ -64,7 +64,7 @@ impl OrganizationDurableObject {
         let sources =
             texts.iter().take(most).map(|json| serde_json::from_str(json)).collect::<Result<Vec<SourceRow>, _>>()?;
         let next = sources.last().filter(|_| texts.len() > most).map(|last| encode("sources", &last.slug));
-        Ok(AdminAnswer::page(sources.iter().map(source_shown).collect(), next))
+        Ok(AdminAnswer::page(&sources.iter().map(source_shown).collect::<Vec<_>>(), next))
     }
 
     fn read_source(&self, slug: &str) -> worker::Result<AdminAnswer> {
@@ -140,7 +140,7 @@ impl OrganizationDurableObject {
         let items = rest.by_ref().take(most).map(|(slug, toolkit)| Ok((slug, self.toolkit_shown(slug, toolkit)?)));
         let items = items.collect::<worker::Result<Vec<_>>>()?;
         let next = items.last().filter(|_| rest.next().is_some()).map(|(slug, _)| encode("toolkits", slug));
-        Ok(AdminAnswer::page(items.into_iter().map(|(_, shown)| shown).collect(), next))
+        Ok(AdminAnswer::page(&items.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>(), next))
     }
 
     fn toolkit_shown(&self, slug: &str, toolkit: &Toolkit) -> worker::Result<Value> {
@@ -211,7 +211,7 @@ impl OrganizationDurableObject {
         loop {
             let query =
                 "SELECT address FROM tool WHERE address > ?1 AND (?2 IS NULL OR source = ?2) ORDER BY address LIMIT ?3";
-            let addresses = self.texts(query, vec![after.into(), source.into(), cast(MATCHED_AT_ONCE)])?;
+            let addresses = self.texts(query, vec![after.as_str().into(), source.into(), cast(MATCHED_AT_ONCE)])?;
             let Some(last) = addresses.last() else {
                 return Ok(());
             };
@@ -222,7 +222,7 @@ impl OrganizationDurableObject {
                     vec![slug.into(), serde_json::to_string(&included)?.into()],
                 )?;
             }
-            after = last.clone();
+            after.clone_from(last);
         }
     }
 
@@ -241,7 +241,7 @@ impl OrganizationDurableObject {
             }))
         });
         let items = items.collect::<worker::Result<Vec<_>>>()?;
-        let mut answer = AdminAnswer::page(items, (end < total).then(|| encode("tools", &end.to_string())));
+        let mut answer = AdminAnswer::page(&items, (end < total).then(|| encode("tools", &end.to_string())));
         if let Some(body) = answer.body.as_object_mut() {
             body.insert("total".to_owned(), total.into());
         }

@@ -52,6 +52,6 @@ impl OrganizationDurableObject {
             items.push(entry);
         }
         let next = (rows.len() > most).then(|| encode("audit", &last.to_string()));
-        Ok(AdminAnswer::page(items, next))
+        Ok(AdminAnswer::page(&items, next))
     }
 }

@@ -18,7 +18,7 @@ impl OrganizationDurableObject {
             honours_idempotency_key: true,
             ..SourceRow::default()
         };
-        self.import_built_in(source, demo::DOCUMENT, |_| true)
+        self.import_built_in(&source, demo::DOCUMENT, |_| true)
     }
 
     /// The administration API as tools. Decisions are never tools, and neither is what keys are made with.
@@ -32,12 +32,12 @@ impl OrganizationDurableObject {
             Binding::Http(http) => organization::route::is_route(http.path_template.trim_start_matches("/api/")),
             Binding::Mcp(_) => false,
         };
-        self.import_built_in(source, organization::DOCUMENT, is_tool)
+        self.import_built_in(&source, organization::DOCUMENT, is_tool)
     }
 
     fn import_built_in(
         &self,
-        source: SourceRow,
+        source: &SourceRow,
         document: &str,
         is_tool: impl Fn(&Tool) -> bool,
     ) -> worker::Result<()> {

@@ -47,7 +47,7 @@ pub(super) struct View<'o> {
     sources: RefCell<BTreeMap<String, Option<Rc<SourceRow>>>>,
 }
 
-impl<'o> View<'o> {
+impl View<'_> {
     fn is_everything(&self) -> bool {
         self.resource == EVERYTHING
     }

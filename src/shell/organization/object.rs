@@ -57,7 +57,7 @@ impl DurableObject for OrganizationDurableObject {
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let path = request.path();
         if let Some(rest) = path.strip_prefix("/demo") {
-            return self.demo(request, &rest.to_owned()).await;
+            return self.demo(request, rest).await;
         }
         let Some(name) = path.strip_prefix("/internal/") else {
             return json_response(404, &json!({ "message": "Not found" }));

@@ -433,9 +433,10 @@ impl Exchange {
         }
         *told = value;
         let waits = if waiting > 0 { format!(", {waiting} waiting for a person") } else { String::new() };
-        let message = match over {
-            true => format!("finished after {made} calls"),
-            false => format!("{answered} of {made} calls answered{waits}"),
+        let message = if over {
+            format!("finished after {made} calls")
+        } else {
+            format!("{answered} of {made} calls answered{waits}")
         };
         #[allow(clippy::cast_precision_loss, reason = "a program makes a thousand calls at most")]
         self.send(&progress(token, value as f64, None, Some(&message)));
