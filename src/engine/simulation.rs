@@ -488,7 +488,7 @@ impl World {
                     self.sandbox = None;
                     self.events.retain(|event| !matches!(event, Event::Turn(turn) if turn.attempt == attempt));
                 }
-                execution.sandbox_lost(&moment, attempt, "it ended")
+                execution.sandbox_lost(&moment, attempt, "it ended", None)
             }
             Event::Arrives(seq) => {
                 let result = self.tool_acts(seq)?;
