@@ -422,8 +422,8 @@ impl Runner {
         if live.sandbox.borrow().as_ref().is_some_and(|machine| machine.attempt() == attempt) {
             *live.sandbox.borrow_mut() = None;
         }
-        let (reason, line) = load_failure(reason, &live.program.lines);
-        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, line));
+        let (message, source_line) = load_failure(reason, &live.program.lines);
+        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, message, source_line));
     }
 
     fn drop_sandbox(live: &Live, attempt: u32) {
