@@ -3,7 +3,7 @@
 use super::fault::Fault;
 
 /// Names that a source cannot have: programs, clients or the gateway read them as something else.
-const TAKEN: [&str; 21] = [
+const TAKEN: [&str; 22] = [
     "__proto__",
     "catch",
     "constructor",
@@ -16,6 +16,7 @@ const TAKEN: [&str; 21] = [
     "finally",
     "hasownproperty",
     "prototype",
+    "results",
     "resume",
     "search",
     "skills",

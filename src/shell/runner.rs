@@ -642,8 +642,8 @@ impl Runner {
             *live.sandbox.borrow_mut() = None;
             self.serve_queue_later();
         }
-        let (reason, at_line) = load_failure(reason, &live.program.lines);
-        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, reason, at_line));
+        let (message, source_line) = load_failure(reason, &live.program.lines);
+        self.step(live, |engine, moment| engine.sandbox_lost(moment, attempt, message, source_line));
     }
 
     fn drop_sandbox(self: &Rc<Self>, live: &Live, attempt: u32) {
