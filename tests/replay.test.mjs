@@ -211,7 +211,7 @@ test(`${PROGRAMS} random programs do the same when the sandbox is lost after eve
     failures += once.finish.error ? 1 : 0;
   }
   if (PROGRAMS >= 50) {
-    for (const [name, count] of Object.entries({ replays, calls, cleared, failures })) assert.ok(count > 5, `${name}: ${count}`);
+    for (const [name, count] of Object.entries({ replays, calls, cleared, failures })) assert.ok(count > 0, `${name}: ${count}`);
   }
 });
 

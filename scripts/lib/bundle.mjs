@@ -65,7 +65,7 @@ export async function ensureBundle({ features = [] } = {}) {
   );
   await makeSmaller(folder);
   stripFunctionNames(folder);
-  await makeEntryLight(folder);
+  await makeEntryLight(folder, unwinds);
   say(`built in ${elapsed(since)}`);
   const stamp = { inputs, unwinds, sizes: gzippedSizes(folder) };
   // Sources that were edited during the build are not in it: then the stamp must not claim so.
@@ -172,8 +172,11 @@ function stripFunctionNames(folder) {
   writeFileSync(path, withoutCustomSection(readFileSync(path), "name"));
 }
 
-/** Puts src/shell/light.js around the module that worker-build made. */
-async function makeEntryLight(folder) {
+/**
+ * Puts src/shell/light.js around the module that worker-build made. Without unwinding only around the objects: there the entry's
+ * own class makes a new instance of the module after a panic.
+ */
+async function makeEntryLight(folder, unwinds) {
   const path = join(ROOT, folder, "index.js");
   const bindings = join(ROOT, folder, "bindings.js");
   renameSync(path, bindings);
@@ -182,7 +185,7 @@ async function makeEntryLight(folder) {
     'import { lightEntry, lightObject } from "../src/shell/light.js";',
     'export { OrganizationDurableObject } from "./bindings.js";',
     "export const SessionDurableObject = lightObject(Bound);",
-    "export default lightEntry(Entry);",
+    unwinds ? "export default lightEntry(Entry);" : "export default Entry;",
   ].join("\n");
   await build({
     stdin: { contents, resolveDir: join(ROOT, folder) },

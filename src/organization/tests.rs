@@ -167,7 +167,7 @@ fn a_toolkit_of_one_source_is_told_by_its_patterns() {
 fn a_report_has_a_bound_and_counts_everything() {
     let entry = |number: usize| ReportEntry {
         operation: Some(format!("GET /{number}")),
-        action: if number % 2 == 0 { ReportAction::Skipped } else { ReportAction::Renamed },
+        action: if number.is_multiple_of(2) { ReportAction::Skipped } else { ReportAction::Renamed },
         why: "because".to_owned(),
     };
     let mut report = Report::of_import((0..1_000).map(entry).collect());

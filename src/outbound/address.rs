@@ -125,6 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn local_and_reserved_addresses_are_refused_in_every_spelling() {
         for host in [
             "localhost",

@@ -94,6 +94,8 @@ pub fn next_alarm(state: &AlarmState, settings: AlarmSettings, now: u64) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn a_use_that_was_not_written_still_counts() {
         let settings = AlarmSettings { idle_timeout: 1_000, tombstone: 10 };
@@ -103,8 +105,6 @@ mod tests {
             assert_eq!(settings.latest_activity(stored, now), latest, "{stored} {now}");
         }
     }
-
-    use super::*;
 
     const SETTINGS: AlarmSettings = AlarmSettings { idle_timeout: 1_000, tombstone: 500 };
 

@@ -7,7 +7,7 @@ use super::tools::plain_text;
 /// What a program calls: `tools.results.read({ id, offset })`.
 pub const READ_RESULT: &str = "results.read";
 /// Characters that one call gives.
-const PART: usize = 200_000;
+const PART: usize = 50_000;
 
 /// What is to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

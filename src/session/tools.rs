@@ -347,8 +347,14 @@ fn cut_result(text: &str, result_id: &str) -> String {
     )
 }
 
-/// The text of a result: a string as it is, everything else as indented JSON.
+/// Bytes of a result that is indented: deep nesting makes many times as much of it.
+const INDENTED_BYTES: usize = 64 << 10;
+
+/// The text of a result: a string as it is, everything else as JSON, indented where it is not large.
 pub(crate) fn plain_text(result: &str) -> String {
+    if result.len() > INDENTED_BYTES && !result.starts_with('"') {
+        return result.to_owned();
+    }
     match serde_json::from_str::<Value>(result) {
         Ok(Value::String(text)) => text,
         Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| result.to_owned()),

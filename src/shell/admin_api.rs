@@ -9,6 +9,7 @@ use super::entry::{Edge, api_error};
 use super::http::{BodyError, DRAINED_BYTES, header, json_response, read_body};
 use super::import::Importing;
 use super::organization as organization_object;
+use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
 use crate::auth::{Outcome, Principal, Purpose};
 use crate::config::Settings;
@@ -64,7 +65,13 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     let query = edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
     let call = AdminCall { method, path: path.to_owned(), query, body };
     let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, is_tool: false };
-    let answer = perform(&asks, call).await?;
+    let answer = match perform(&asks, call).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            log_failure("organization/admin", &platform_failure(&error));
+            return api_error(&WireError::storage_unavailable());
+        }
+    };
     let response = json_response(answer.status, &answer.body)?;
     if let Some(allow) = &answer.allow {
         response.headers().set("allow", allow)?;

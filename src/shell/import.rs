@@ -99,10 +99,11 @@ impl Importing<'_> {
             ..SourceRow::default()
         };
         // Whoever types a base or an endpoint means it. A program does not confirm anything by the way.
-        if !self.asks.is_tool {
-            row.confirmed_origins.extend(request.stated_url().and_then(origin_of));
-        } else if row.credential.is_some() && request.confirmed_origins.is_some() {
+        if self.asks.is_tool {
+            // Nor for a credential that is written later.
             row.confirmed_origins.clone_from(&known.confirmed_origins);
+        } else {
+            row.confirmed_origins.extend(request.stated_url().and_then(origin_of));
         }
         row.confirmed_origins.sort();
         row.confirmed_origins.dedup();

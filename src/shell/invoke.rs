@@ -141,11 +141,12 @@ pub(crate) fn resolve_found(
     }
     let arguments = canonical_json(&arguments);
     let credential = source.credential.as_ref();
-    let binding = canonical_json(&json!({
-        "source": source.slug,
-        "credential": credential.map(|credential| json!({ "id": credential.id, "version": credential.version })),
-        "tool": tool.binding.identity(base_url.as_deref()),
-    }));
+    let mut binding = json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) });
+    // Left out where there is none: what waits since an older release is not asked again for nothing.
+    if let (Some(credential), Some(members)) = (credential, binding.as_object_mut()) {
+        members.insert("credential".to_owned(), json!({ "id": credential.id, "version": credential.version }));
+    }
+    let binding = canonical_json(&binding);
     let shown = ShownCall {
         digest: call_digest(&call.execution, call.seq, &call.address, &arguments, &binding),
         arguments,

@@ -368,7 +368,9 @@ impl Runner {
         let runner = Rc::clone(self);
         spawn_local(async move {
             let queued = |live: &Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Queued(_)));
-            let Some(next) = runner.open().into_iter().find(queued) else { return };
+            let next =
+                runner.open().into_iter().filter(queued).min_by_key(|live| live.engine.borrow().row().created_at);
+            let Some(next) = next else { return };
             if runner.sandboxes() >= SANDBOXES {
                 let rests = |live: &Rc<Live>| {
                     let status = live.engine.borrow().row().status;
@@ -381,7 +383,8 @@ impl Runner {
                 }
                 return;
             }
-            let boot = match next.sandbox.borrow_mut().take() {
+            let taken = next.sandbox.borrow_mut().take();
+            let boot = match taken {
                 Some(Machine::Queued(boot)) => boot,
                 other => {
                     *next.sandbox.borrow_mut() = other;
@@ -410,8 +413,11 @@ impl Runner {
     }
 
     fn wake(self: &Rc<Self>, live: &Rc<Live>) {
-        let prelude = live.engine.borrow().row().prelude;
-        if live.program.direct.is_some() || has_prelude(prelude) {
+        let (prelude, is_over) = {
+            let engine = live.engine.borrow();
+            (engine.row().prelude, engine.row().status.is_over())
+        };
+        if is_over || live.program.direct.is_some() || has_prelude(prelude) {
             self.step(live, Execution::wake);
         } else {
             self.step(live, |engine, moment| {
@@ -443,10 +449,20 @@ impl Runner {
                 self.carry_out(live, effects);
                 self.tidy(live);
                 self.doze(live);
+                self.make_room_by(live);
             }
             Err(error) => self.lose(live, &error.to_string()),
         }
         self.rearm();
+    }
+
+    /// A program that came to rest gives its sandbox up where others queue for one.
+    fn make_room_by(self: &Rc<Self>, live: &Rc<Live>) {
+        let rests = matches!(live.engine.borrow().row().status, ExecutionStatus::Waiting | ExecutionStatus::Sleeping);
+        let queued = |live: &Rc<Live>| matches!(*live.sandbox.borrow(), Some(Machine::Queued(_)));
+        if rests && self.live.borrow().values().any(queued) {
+            self.serve_queue_later();
+        }
     }
 
     /// The same for an input that may be refused.
@@ -497,11 +513,12 @@ impl Runner {
     }
 
     /// What is in memory is not what is stored: forget it, storage counts.
-    fn lose(&self, live: &Rc<Live>, reason: &str) {
+    fn lose(self: &Rc<Self>, live: &Rc<Live>, reason: &str) {
         log_error("mcp_execution_lost", json!({ "executionId": live.id, "reason": reason }));
         live.lost.set(true);
         if let Some(machine) = live.sandbox.borrow_mut().take() {
             machine.end();
+            self.serve_queue_later();
         }
         self.live.borrow_mut().remove(&live.id);
         self.loaded.set(false);
@@ -789,6 +806,10 @@ impl Runner {
 
     /// Sets the alarm if it has to ring earlier than it is set to. The only caller of `setAlarm`.
     pub(crate) fn rearm(&self) {
+        if self.last_activity.get().is_none() {
+            // There is no session, or not any more: its tables are gone, and nothing may wake it.
+            return;
+        }
         let now = now();
         let wanted = match self.alarm_state(now) {
             Ok(state) => next_alarm(&state, self.settings.alarm, now),

@@ -320,7 +320,7 @@ fn sound_json(text: String) -> Option<String> {
         Cow::Borrowed(_) => text,
         Cow::Owned(clean) => clean,
     };
-    let sound = json_depth_within(&text, DEPTH_LIMIT) && serde_json::from_str::<Value>(&text).is_ok();
+    let sound = json_depth_within(&text, DEPTH_LIMIT) && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
     sound.then_some(text)
 }
 

@@ -176,6 +176,7 @@ impl SessionStore {
 
     /// Writes rows of one execution. Between two awaits all of it is one transaction.
     pub(crate) fn commit(&self, execution: &str, writes: &[Write]) -> Result<(), StoreError> {
+        self.migrate()?;
         for write in writes {
             match write {
                 Write::Execution(row) => self.put_execution(row)?,

@@ -22,7 +22,7 @@ fn a_secret_is_taken_out_in_every_form() {
         })
         .collect();
     let form: String = url::form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
-    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     for echoed in [
         SECRET.to_owned(),
         format!("x={SECRET};"),

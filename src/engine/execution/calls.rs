@@ -110,6 +110,7 @@ impl Execution {
                 return;
             }
             Resolution::Answered(result) => {
+                let result = self.kept(result);
                 self.settle(now, call.seq, result);
                 return;
             }

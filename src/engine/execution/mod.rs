@@ -326,8 +326,15 @@ impl Execution {
         if !expected || self.call(seq).is_none_or(|call| call.status != CallStatus::Sent) {
             return Vec::new();
         }
+        let result = self.kept(result);
+        self.settle(moment.now, seq, result);
+        self.finish_step(moment)
+    }
+
+    /// A result as it is journaled: itself, or an error where it is too large.
+    pub(super) fn kept(&self, result: Rc<str>) -> Rc<str> {
         let length = result.len();
-        let result = if length > self.limits.result_bytes {
+        if length > self.limits.result_bytes {
             error_result(&CallError::new(
                 "result_too_large",
                 format!(
@@ -348,9 +355,7 @@ impl Execution {
             ))
         } else {
             result
-        };
-        self.settle(moment.now, seq, result);
-        self.finish_step(moment)
+        }
     }
 
     /// Somebody decided. The effects only write; [`Self::wake`] acts on it.

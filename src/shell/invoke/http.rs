@@ -12,7 +12,7 @@ use crate::credential::Redactor;
 use crate::engine::CallError;
 use crate::internal::{SealedCredential, SourceRow};
 use crate::outbound::SendError;
-use crate::policy::may_be_sent_again;
+use crate::policy::{Vouched, may_be_sent_again};
 use crate::shell::outbound::{Answer, Limits, Outgoing, send, send_to_own_api};
 use crate::shell::secrets;
 
@@ -25,8 +25,9 @@ pub(crate) struct PreparedHttp {
     built_in: bool,
     credential: Option<SealedCredential>,
     confirmed_origins: Vec<String>,
-    /// Whether sending it twice does no harm.
-    pub(super) may_be_sent_again: bool,
+    /// Whether a program that calls it once more does no harm. A key that makes the gateway's own repetition harmless does not
+    /// help there: the next call has another one.
+    may_be_called_again: bool,
 }
 
 /// Writes the request, and refuses one that could not be sent, before anyone is asked.
@@ -63,7 +64,7 @@ pub(super) fn prepare(
         built_in: source.built_in,
         credential: source.credential.clone(),
         confirmed_origins: source.confirmed_origins.clone(),
-        may_be_sent_again: may_be_sent_again(tool, source.vouched()),
+        may_be_called_again: may_be_sent_again(tool, Vouched { honours_idempotency_key: false, ..source.vouched() }),
     })
 }
 
@@ -71,7 +72,7 @@ pub(super) fn prepare(
 pub(super) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &PreparedHttp) -> ToolOutcome {
     match try_invoke(env, settings, caller, prepared).await {
         Ok(answer) => outcome_of(&answer, prepared.request.method == "HEAD"),
-        Err(error) => error.outcome(prepared.may_be_sent_again),
+        Err(error) => error.outcome(prepared.may_be_called_again),
     }
 }
 

@@ -96,9 +96,16 @@ impl OrganizationDurableObject {
         Ok(())
     }
 
-    /// Ends an import: its tools take the place of the source's old ones.
+    /// Ends an import: its tools take the place of the source's old ones. Nothing of it stays where it is refused.
     pub(super) fn end_import(&self, end: ImportEnd) -> worker::Result<AdminAnswer> {
         Self::check_version(end.version)?;
+        let import = end.import.clone();
+        let ended = self.try_end_import(end);
+        self.sql().exec("DELETE FROM staged WHERE import = ?", vec![import.as_str().into()])?;
+        ended
+    }
+
+    fn try_end_import(&self, end: ImportEnd) -> worker::Result<AdminAnswer> {
         let slug = end.source.slug.clone();
         let known = self.source(&slug)?;
         if known.as_ref().map_or(0, |known| known.revision) != end.based_on {
@@ -120,12 +127,17 @@ impl OrganizationDurableObject {
             let problem = format!("There are {SOURCES_LIMIT} sources already; remove one first.");
             return Ok(AdminAnswer::fault(&Fault::new(409, problem)));
         }
-        let source = SourceRow { revision: end.based_on + 1, updated_at: now(), ..end.source };
+        // Never one that the slug had before, whoever deleted it meanwhile.
+        let revision = self.catalog()?.max(end.based_on) + 1;
+        let source = SourceRow { revision, updated_at: now(), ..end.source };
         let report = self.in_transaction(|| {
             let report = self.take_staged(&end.import, &slug, end.report)?;
             // Sessions are told of changes only.
             let changed = ["added", "changed", "removed"].iter().any(|action| report.counts.get(*action) != Some(&0));
-            let is_news = changed || !end.refresh || known.as_ref().is_none_or(|known| known.origins != source.origins);
+            let is_other = |known: &SourceRow| {
+                (&known.origins, &known.base_url, &known.title) != (&source.origins, &source.base_url, &source.title)
+            };
+            let is_news = changed || !end.refresh || known.as_ref().is_none_or(is_other);
             self.sql().exec(
                 "INSERT OR REPLACE INTO source (slug, document_hash, json, report) VALUES (?, '', ?, ?)",
                 vec![

@@ -12,6 +12,7 @@ use crate::credential::{
     Auth, ClientAuthentication, ClientCredentials, Secret, SourceCredential, TOKEN_ANSWER_LIMIT, TokenError,
     read_token, refuses_authentication, token_request,
 };
+use crate::json::sha256_hex;
 use crate::outbound::{SendError, refuse_address};
 use crate::shell::clock::now;
 
@@ -58,7 +59,9 @@ pub(super) fn forget(credential: &SourceCredential) {
 }
 
 fn key(credential: &SourceCredential) -> Key {
-    (credential.organization.clone(), credential.id.clone(), credential.version)
+    // With the client itself: a version whose import failed is given again to the one that is written next.
+    let client = sha256_hex(credential.auth.sealed_form().as_bytes());
+    (credential.organization.clone(), format!("{}:{client}", credential.id), credential.version)
 }
 
 async fn fetch_token(

@@ -11,6 +11,7 @@ use super::answers::{Answer, Answered, Reply, answer_now, tool_error};
 use super::exchange::{Exchange, guarded};
 use super::outcome::{Failure, RpcError};
 use super::{Session, caller_of};
+use crate::engine::{CallStatus, Execution, ExecutionStatus};
 use crate::internal::{Context, Operation};
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::Accepts;
@@ -370,6 +371,7 @@ impl Session {
     /// client that tidies up after itself does not take the decision away.
     pub(super) fn terminate(&self, meta: &SessionMeta, reason: Termination) -> Result<Response, Failure> {
         let runner = self.runner()?;
+        runner.store.migrate()?;
         let at = now();
         let ended = Rc::new(SessionMeta { terminated: Some(Tombstone { at, reason }), ..meta.clone() });
         runner.store.put_session_meta(&ended)?;
@@ -383,6 +385,19 @@ impl Session {
         runner.upstreams.end();
         self.remember(runner, &ended, self.stored_activity.get());
         runner.load_open(&caller_of(meta))?;
+        // What only sleeps waits for nobody: it ends with the session.
+        for live in runner.open() {
+            let sleeps = live.engine.borrow().row().status == ExecutionStatus::Sleeping;
+            let asks = live
+                .engine
+                .borrow()
+                .calls()
+                .iter()
+                .any(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Approved));
+            if sleeps && !asks {
+                runner.step(&live, Execution::cancel);
+            }
+        }
         runner.rearm();
         log(
             "mcp_session_terminated",

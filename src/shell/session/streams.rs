@@ -198,7 +198,9 @@ impl Session {
         let (over, asked) = {
             let engine = live.engine.borrow();
             let status = engine.row().status;
-            (status.is_over(), status == ExecutionStatus::Waiting || !engine.pauses().is_empty())
+            // A pause of a program that only sleeps asked nobody anything.
+            let asked = engine.pauses().iter().any(|pause| pause.items().next().is_some());
+            (status.is_over(), status == ExecutionStatus::Waiting || asked)
         };
         if over {
             return Ok(());

@@ -299,7 +299,7 @@ impl Upstream {
 }
 
 /// Takes the source's credential out of everything that a server said: it may echo one.
-fn redacted(heard: Vec<Heard>, redactor: &Redactor) -> Vec<Heard> {
+pub(super) fn redacted(heard: Vec<Heard>, redactor: &Redactor) -> Vec<Heard> {
     if redactor.is_empty() {
         return heard;
     }
@@ -360,7 +360,8 @@ async fn ask_client(link: &Rc<dyn Link>, question: Question) -> Result<Value, (i
 fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::SessionLost => Trouble::SessionLost,
-        Fault::Status { status } if status < 500 => Trouble::Refused { status },
+        // A redirect after a POST says that it was carried out, and 408 says nothing.
+        Fault::Status { status } if (400..500).contains(&status) && status != 408 => Trouble::Refused { status },
         Fault::Status { .. } | Fault::Garbage(_) => Trouble::Unknown(fault.to_string()),
         Fault::TooLarge => Trouble::TooLarge,
     }

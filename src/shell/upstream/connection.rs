@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::Env;
 
-use super::asking::{Deadline, Trouble};
+use super::asking::{Deadline, Trouble, redacted};
 use super::transport::{Incoming, NoResponse, Piece, Place, send};
 use crate::config::Settings;
 use crate::internal::SourceRow;
@@ -50,6 +50,8 @@ pub(crate) struct Upstream {
     /// The level that the server was told.
     told_level: Cell<Option<LogLevel>>,
     reread_at: Cell<u64>,
+    /// Whether it is told to the organization that the tools changed: not while they are read.
+    pub(super) tells_changes: bool,
 }
 
 enum State {
@@ -103,6 +105,7 @@ impl Upstream {
             running: Cell::new(0),
             told_level: Cell::new(None),
             reread_at: Cell::new(0),
+            tells_changes: true,
         }
     }
 
@@ -313,12 +316,15 @@ impl Upstream {
 
     /// The server's tools changed: the organization reads them again.
     pub(super) fn reread_tools(self: &Rc<Self>) {
-        // One that says so all the time is not heard more often.
-        if now().saturating_sub(self.reread_at.replace(now())) < REREAD_MS {
+        if !self.tells_changes || self.reread_at.get() > now() {
+            // It is read just now, or will be soon: then what changed since counts too.
             return;
         }
-        let upstream = Rc::clone(self);
+        // One that says so all the time is not heard more often.
+        let (at, upstream) = (self.reread_at.get().saturating_add(REREAD_MS).max(now()), Rc::clone(self));
+        self.reread_at.set(at);
         spawn_local(async move {
+            sleep(Duration::from_millis(at.saturating_sub(now()))).await;
             let (organization, slug) = (&upstream.organization, &upstream.source.slug);
             match reread(&upstream.env, &upstream.settings, organization, slug).await {
                 Ok(200..=299) => {}
@@ -355,13 +361,14 @@ async fn answer_in(
     loop {
         match response.next(until).await {
             Piece::Bytes(piece) => {
-                if let Some(outcome) = found(exchange.push(&piece).map_err(unusable)?) {
+                let heard = exchange.push(&piece).map_err(unusable)?;
+                if let Some(outcome) = found(redacted(heard, response.redactor())) {
                     return Ok(outcome);
                 }
             }
             Piece::End => {
                 let heard = exchange.end(response.status, has_session).map_err(unusable)?;
-                return found(heard).ok_or_else(|| "it gave no answer".to_owned());
+                return found(redacted(heard, response.redactor())).ok_or_else(|| "it gave no answer".to_owned());
             }
             Piece::Broken(why) => return Err(format!("the connection broke: {why}")),
             Piece::Timeout => return Err("it did not answer in time".to_owned()),

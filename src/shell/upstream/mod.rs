@@ -163,7 +163,7 @@ fn trouble_error(trouble: &Trouble) -> ToolError {
             ),
         ),
         Trouble::Timeout => ToolError::new(
-            "upstream_timeout",
+            "outcome_unknown",
             "The MCP server did not answer in time. The call may have been carried out; check before you repeat it.",
         ),
         Trouble::TooLarge => ToolError::new(
@@ -209,7 +209,11 @@ pub(super) async fn list(
 ) -> Result<Result<Vec<Value>, RpcFault>, Trouble> {
     let mut pages = Pages::default();
     let mut params = Map::new();
+    let until = super::clock::now().saturating_add(upstream.settings.tool_timeout_ms.saturating_mul(2));
     loop {
+        if super::clock::now() > until {
+            return Err(Trouble::Timeout);
+        }
         let mut page = match upstream.ask(method, &params, CallParts::default(), link).await? {
             Ok(page) => page,
             Err(fault) => return Ok(Err(fault)),
@@ -233,7 +237,9 @@ pub(crate) async fn list_tools(
 ) -> Result<ListedTools, ListError> {
     // Some servers have tools only for clients that can be asked; whether one can be, its own session says.
     let askable = Askable { form: true, url: true, sampling: true, roots: true };
-    let upstream = Rc::new(Upstream::new(env, settings, organization, source, askable));
+    let mut upstream = Upstream::new(env, settings, organization, source, askable);
+    upstream.tells_changes = false;
+    let upstream = Rc::new(upstream);
     let link: Rc<dyn Link> = Rc::new(Nobody);
     let listed = list(&upstream, "tools/list", "tools", &link).await;
     let stateless = upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless);
