@@ -468,3 +468,43 @@ test("an organization of the layout before is brought up to date, with all that 
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "3" }]);
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT name FROM sqlite_master WHERE name = 'old_tool'"), []);
 });
+
+test("an MCP server that quotes its credential while it is connected to is not quoted", async () => {
+  const { api, open } = organization();
+  const secret = "handshake-secret-0123456789";
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (chunk) => (body += chunk));
+    request.on("end", () => {
+      const { id = null } = JSON.parse(body || "{}");
+      const error = { code: -32_000, message: `invalid token ${request.headers.authorization}` };
+      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ jsonrpc: "2.0", id, error }));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    const source = { kind: "mcp", url: `http://127.0.0.1:${server.address().port}/mcp`, auth: { kind: "bearer", token: secret } };
+    const put = await api("PUT", "sources/quoting", source);
+    assert.equal(put.status, 502);
+    assert.match(put.text, /invalid token/);
+    assert.ok(!put.text.includes(secret), put.text);
+    const session = await open();
+    await session.call("tools/list");
+    assert.ok(!gateway.output().includes(secret));
+  } finally {
+    server.close();
+  }
+});
+
+test("a refresh that moves the base reaches sessions", async () => {
+  const { api, open } = organization();
+  const at = (path) => ({ ...petstore(), servers: [{ url: `${backend.url}${path}` }] });
+  backend.state.documents["/moving.json"] = at("/v1");
+  await ok(api("PUT", "sources/moving", { kind: "openapi", specUrl: `${backend.url}/moving.json` }));
+  const session = await open();
+  const called = async () => (await run(session, "return await tools.moving.listPets({});")).data.url;
+  assert.equal(await called(), "/v1/pets");
+  backend.state.documents["/moving.json"] = at("/v2");
+  await ok(api("POST", "sources/moving/refresh"));
+  await waitFor(async () => (await called()) === "/v2/pets", { timeout: 7_000 });
+});

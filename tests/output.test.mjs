@@ -37,13 +37,21 @@ test("the rest of a long result is read by another program, as the note says", a
   const answer = await session.tool("execute", { code: "return 'é'.repeat(50_000) + 'x'.repeat(250_000) + 'end'" });
   const note = answer.content[0].text.slice(-250);
   const [, expression] = /let a program read the rest: (.*)$/.exec(note);
-  const rest = await run(`const first = ${expression}; const id = ${JSON.stringify(answer.structuredContent.resultId)}; const last = await tools.results.read({ id, offset: 230_000 }); return [first.length, first.slice(0, 2), last.data.text.slice(-3), last.data.nextOffset, last.data.totalCharacters]`);
-  assert.deepEqual(rest.result, [200_000, "éé", "end", null, 300_003], JSON.stringify(rest));
+  const rest = await run(`const first = ${expression}; const id = ${JSON.stringify(answer.structuredContent.resultId)}; const last = await tools.results.read({ id, offset: 260_000 }); return [first.length, first.slice(0, 2), last.data.text.slice(-3), last.data.nextOffset, last.data.totalCharacters]`);
+  assert.deepEqual(rest.result, [50_000, "éé", "end", null, 300_003], JSON.stringify(rest));
   assert.equal((await run("return (await tools.results.read({ id: 'none' })).error.code")).result, "result_not_found");
   assert.equal((await run("return (await tools.results.read({})).error.code")).result, "invalid_tool_arguments");
   // Another session of the same person has results of its own.
   const other = await openSession(gateway);
   assert.equal((await run(`return (await tools.results.read({ id: ${JSON.stringify(answer.structuredContent.resultId)} })).error.code`, other)).result, "result_not_found");
+});
+
+test("parts of a result count for the journal of who reads them", async () => {
+  const answer = await session.tool("execute", { code: "return '\\u0001'.repeat(600_000)" });
+  const id = JSON.stringify(answer.structuredContent.resultId);
+  const { result } = await run(`const codes = {}; for (let i = 0; i < 200; i += 1) { const part = await tools.results.read({ id: ${id} }); codes[part.error?.code ?? 'ok'] = (codes[part.error?.code ?? 'ok'] ?? 0) + 1; if (!part.ok) break; } return codes`);
+  assert.equal(result.journal_full, 1, JSON.stringify(result));
+  assert.ok(result.ok > 10);
 });
 
 test("console lines are streamed while the program runs, from the level that the client set", async () => {

@@ -128,3 +128,12 @@ test("the page of a program that sleeps has nothing to decide", async () => {
   assert.match(page, /Nothing to decide/);
   assert.match(page, /sleeps/);
 });
+
+test("a program that only sleeps ends with its session", async () => {
+  const own = await openSession(gateway);
+  const asked = await run("await sleep(30_000); return 'late'", own);
+  assert.equal(asked.status, "sleeping");
+  await own.del();
+  const [done] = await waitFor(() => gateway.logs("mcp_execution").filter(({ executionId, status }) => executionId !== undefined && status === "cancelled").slice(-1));
+  assert.equal(done.status, "cancelled");
+});
