@@ -9,7 +9,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
-import { devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { devToken, openSession, seeded, startGateway, waitFor } from "./harness/index.mjs";
 
 const COUNT = Number(process.env.HOSTILE_COUNT ?? 1_500);
 const seed = Number(process.env.HOSTILE_SEED ?? randomInt(1 << 30));
@@ -18,14 +18,9 @@ const IN_FLIGHT = 16;
 const ANSWER_TIMEOUT_MS = 10_000;
 const RESUME_WAIT_MS = 200;
 
-/** mulberry32, and what is made of it. Each case has its own, so that it does not depend on the order of answers. */
+/** What is made of random numbers. Each case has its own, so that it does not depend on the order of answers. */
 function generator(state) {
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
+  const next = seeded(state);
   const below = (limit) => Math.floor(next() * limit);
   return { below, chance: (probability) => next() < probability, pick: (list) => list[below(list.length)] };
 }

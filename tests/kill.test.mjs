@@ -8,23 +8,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { approve, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
+import { approve, devToken, openSession, seeded, shownPause, startGateway, waitFor } from "./harness/index.mjs";
 
 const KILLS = Number(process.env.KILLS ?? 6);
 const seed = Number(process.env.KILL_SEED ?? randomInt(1 << 30));
 
-/** mulberry32: enough to choose moments, and repeatable. */
-function generator(state) {
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
-
 test(`${KILLS} kills between pause and outcome (KILL_SEED=${seed})`, { timeout: KILLS * 30_000 + 60_000 }, async (t) => {
-  const random = generator(seed);
+  const random = seeded(seed);
   const gateway = await startGateway({ vars: { RESUME_WAIT_MS: "2000", EXECUTION_RECOVERY_MS: "500" } });
   t.after(() => gateway.stop());
   for (let round = 0; round < KILLS; round++) {
@@ -93,7 +83,7 @@ async function forgetIdempotency(gateway) {
 }
 
 test(`${KILLS} kills of programs that mix reads and writes which must not be repeated: none lost, none doubled (KILL_SEED=${seed})`, { timeout: KILLS * 40_000 + 60_000 }, async (t) => {
-  const random = generator(seed + 1);
+  const random = seeded(seed + 1);
   const stateDir = mkdtempSync(join(tmpdir(), "countersign-kill-"));
   const gateway = await startGateway({ stateDir, vars: { RESUME_WAIT_MS: "2000", EXECUTION_RECOVERY_MS: "500" } });
   t.after(async () => {

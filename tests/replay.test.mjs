@@ -6,23 +6,13 @@ import { randomInt } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 
-import { startGateway } from "./harness/index.mjs";
+import { seeded, startGateway } from "./harness/index.mjs";
 
 const PROGRAMS = Number(process.env.REPLAYS ?? 60);
 const SEED = Number(process.env.REPLAY_SEED ?? randomInt(1 << 30));
 const source = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
 const PRELUDE = source("../src/shell/prelude-2.js");
 const CODE = /const CODE: &str = r#"(.*?)"#;/s.exec(source("../src/shell/sandbox.rs"))[1];
-
-/** mulberry32: enough to choose programs, and repeatable. */
-function generator(state) {
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 // A Worker that is the host of a sandbox: it answers calls in an order that depends only on what was called, and may lose the
 // sandbox after every answer.
@@ -195,7 +185,7 @@ const ask = async (program, seed) => (await gateway.fetch("/run", { method: "POS
 test(`${PROGRAMS} random programs do the same when the sandbox is lost after every answer (REPLAY_SEED=${SEED})`, { timeout: PROGRAMS * 5_000 + 60_000 }, async () => {
   let replays = 0, calls = 0, cleared = 0, failures = 0;
   for (let i = 0; i < PROGRAMS; i++) {
-    const random = generator(SEED + i);
+    const random = seeded(SEED + i);
     const program = randomProgram(random);
     const seed = Array.from({ length: 32 }, () => Math.floor(random() * 16).toString(16)).join("");
     const what = `REPLAY_SEED=${SEED + i} REPLAYS=1\n${program}\n`;

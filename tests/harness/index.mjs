@@ -2,5 +2,6 @@
 
 export { startGateway } from "./gateway.mjs";
 export { approve, decide, decline, devToken, eventsOf, messageOf, openSession, shownPause } from "./mcp.mjs";
+export { seeded } from "./random.mjs";
 export { startUpstream } from "./upstream.mjs";
 export { waitFor } from "./wait.mjs";
