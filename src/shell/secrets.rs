@@ -44,14 +44,7 @@ const KEY: &str = "COUNTERSIGN_SECRET_KEY";
 /// The one before it, for reading only.
 const OLD_KEY: &str = "COUNTERSIGN_SECRET_KEY_OLD";
 
-/// Whether secrets can be stored; otherwise why not.
-#[allow(dead_code, reason = "the administration API uses it")]
-pub(crate) fn check(env: &Env) -> Result<(), SecretsError> {
-    current_key(env).map(|_| ())
-}
-
 /// Encrypts a text for that place.
-#[allow(dead_code, reason = "the administration API uses it")]
 pub(crate) async fn seal(env: &Env, place: &SecretPlace<'_>, plaintext: &str) -> Result<String, SecretsError> {
     let secret = current_key(env)?;
     let key_id = key_id(&secret);
@@ -97,14 +90,6 @@ pub(crate) async fn open_credential(
     })
 }
 
-/// Whether a stored text is under the old key and should be written anew with [`seal`].
-#[allow(dead_code, reason = "the administration API uses it")]
-pub(crate) fn is_under_old_key(env: &Env, sealed: &str) -> bool {
-    let current = current_key(env).ok().map(|secret| key_id(&secret));
-    Sealed::parse(sealed).is_ok_and(|sealed| current.is_some_and(|current| sealed.key_id != current))
-}
-
-#[allow(dead_code, reason = "the administration API uses it")]
 fn current_key(env: &Env) -> Result<String, SecretsError> {
     let secret = variable(env, KEY).ok_or(SecretsError::NoKey)?;
     check_key(KEY, &secret)?;

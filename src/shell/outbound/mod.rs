@@ -74,9 +74,6 @@ pub(crate) struct Answer {
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Where it came from after redirects, without the credential.
-    #[allow(dead_code, reason = "MCP servers and imports use it")]
-    pub(crate) url: String,
     /// For texts that are made of the answer: what was encoded in another way than in the body may show only there.
     pub(crate) redactor: Redactor,
 }
@@ -86,8 +83,6 @@ pub(crate) struct OpenAnswer {
     pub(crate) status: u16,
     /// Names in lower case; redacted.
     pub(crate) headers: Vec<(String, String)>,
-    /// Where it came from after redirects, without the credential.
-    pub(crate) url: String,
     /// The body is not redacted: whoever reads it does that, message by message.
     pub(crate) redactor: Redactor,
     body: Option<ByteStream>,
@@ -96,7 +91,6 @@ pub(crate) struct OpenAnswer {
 
 impl OpenAnswer {
     /// A header's value.
-    #[allow(dead_code, reason = "MCP servers and imports use it")]
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -124,7 +118,7 @@ impl OpenAnswer {
         }
         drop(self.connection);
         let body = self.redactor.body(body);
-        Ok(Answer { status: self.status, headers: self.headers, body, url: self.url, redactor: self.redactor })
+        Ok(Answer { status: self.status, headers: self.headers, body, redactor: self.redactor })
     }
 }
 
@@ -136,7 +130,6 @@ pub(crate) async fn send(outgoing: Outgoing<'_>, limits: Limits) -> Result<Answe
 }
 
 /// Sends a request and gives the answer as soon as it begins. How long the body may take is the caller's affair.
-#[allow(dead_code, reason = "MCP servers and imports use it")]
 pub(crate) async fn open(outgoing: Outgoing<'_>, limits: Limits) -> Result<OpenAnswer, SendError> {
     let sent = Cell::new(false);
     in_time(exchange(outgoing, limits, &sent), limits.time_ms, &sent).await
@@ -158,7 +151,7 @@ pub(crate) async fn send_to_own_api(
         let response = organization::demo(env, organization, request.into()).await;
         let response = response.map_err(|error| FetchFailure::Broken(error).error(&redactor))?;
         let arrived = Arrived::of(&response, AbortOnDrop::default());
-        open_answer(arrived, outgoing.request.url.clone(), redactor).whole(limits.bytes).await
+        open_answer(arrived, redactor).whole(limits.bytes).await
     };
     in_time(exchange, limits.time_ms, &sent).await
 }
@@ -212,14 +205,14 @@ async fn exchange(outgoing: Outgoing<'_>, limits: Limits, sent: &Cell<bool>) -> 
             request = next;
             continue;
         }
-        return Ok(open_answer(arrived, request.url, redactor));
+        return Ok(open_answer(arrived, redactor));
     }
 }
 
-fn open_answer(arrived: Arrived, url: String, redactor: Redactor) -> OpenAnswer {
+fn open_answer(arrived: Arrived, redactor: Redactor) -> OpenAnswer {
     let Arrived { status, headers, body, connection } = arrived;
     let headers = headers.into_iter().map(|(name, value)| (name, redactor.text(&value).into_owned())).collect();
-    OpenAnswer { status, headers, url, redactor, body, connection }
+    OpenAnswer { status, headers, redactor, body, connection }
 }
 
 fn check_hop(url: &str, credential: Option<&SourceCredential>, limits: Limits) -> Result<(), SendError> {

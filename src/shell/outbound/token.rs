@@ -114,7 +114,7 @@ async fn ask(
     let request = token_request(client, authentication);
     let arrived = fetch(&request, &[]).await.map_err(|failure| unavailable(&failure.error(&redactor)))?;
     // Redacting here would take a token away that happens to hold the client's secret; what is shown of it is redacted.
-    let answer = super::open_answer(arrived, String::new(), crate::credential::Redactor::default());
+    let answer = super::open_answer(arrived, crate::credential::Redactor::default());
     let answer = answer.whole(TOKEN_ANSWER_LIMIT).await.map_err(|error| unavailable(&error))?;
     Ok((answer.status, answer.body))
 }
