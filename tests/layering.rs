@@ -18,10 +18,10 @@ const TABLE: [(&str, &[&str]); 18] = [
     ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("organization", &["catalog", "policy"]),
+    ("organization", &["auth", "catalog", "policy"]),
     ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
-    ("config", &["auth", "engine", "session"]),
+    ("config", &["auth", "credential", "engine", "protocol", "session"]),
     ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
