@@ -1,4 +1,4 @@
-//! A person signs in at an OIDC issuer: what is asked there, and what comes back (authorization code flow with PKCE, OpenID
+//! A person signs in at an OIDC issuer: what is asked there, and what comes back (authorization code flow with PKCE, `OpenID`
 //! Connect Core 1.0, RFC 7636, RFC 9207).
 
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use super::same_bytes;
 /// Bytes of an issuer's metadata, and of an answer of its token endpoint.
 pub const METADATA_BYTES: usize = 256 << 10;
 
-/// What an issuer says of itself (OpenID Connect Discovery 1.0, RFC 8414).
+/// What an issuer says of itself (`OpenID` Connect Discovery 1.0, RFC 8414).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
     /// Where its keys are.
@@ -28,7 +28,7 @@ pub struct Metadata {
     pub secret_in_form: bool,
 }
 
-/// The addresses where an issuer's metadata may be, in the order in which they are tried. With a path in the issuer OpenID
+/// The addresses where an issuer's metadata may be, in the order in which they are tried. With a path in the issuer `OpenID`
 /// appends to it, and RFC 8414 (section 3.1) puts the well-known part in front of it.
 #[must_use]
 pub fn metadata_urls(issuer: &str) -> Vec<String> {
@@ -182,7 +182,7 @@ pub fn read_token_answer(status: u16, body: &[u8]) -> Option<String> {
     body.get("id_token").and_then(Value::as_str).map(ToOwned::to_owned)
 }
 
-/// What an ID token has to say beyond what every token has to (OpenID Connect Core 1.0, section 3.1.3.7).
+/// What an ID token has to say beyond what every token has to (`OpenID` Connect Core 1.0, section 3.1.3.7).
 pub fn check_id_token(
     claims: &serde_json::Map<String, Value>,
     asked: &SignIn,
@@ -216,13 +216,17 @@ mod tests {
         }
     }
 
-    const CLIENT: Client<'_> = Client { id: "a b", scopes: "openid email", redirect_uri: "https://gw.example/sign-in/callback" };
+    const CLIENT: Client<'_> =
+        Client { id: "a b", scopes: "openid email", redirect_uri: "https://gw.example/sign-in/callback" };
 
     #[test]
     fn metadata_is_looked_for_where_both_specifications_say() {
         assert_eq!(
             metadata_urls("https://id.example/"),
-            ["https://id.example/.well-known/openid-configuration", "https://id.example/.well-known/oauth-authorization-server"]
+            [
+                "https://id.example/.well-known/openid-configuration",
+                "https://id.example/.well-known/oauth-authorization-server"
+            ]
         );
         assert_eq!(
             metadata_urls("https://id.example/realms/x"),
@@ -256,7 +260,10 @@ mod tests {
         ] {
             assert!(read(document.clone(), issuer).is_err(), "{document}");
         }
-        assert!(read(json!({ "issuer": "http://127.0.0.1:1", "jwks_uri": "http://127.0.0.1:1/k" }), "http://127.0.0.1:1").is_ok());
+        assert!(
+            read(json!({ "issuer": "http://127.0.0.1:1", "jwks_uri": "http://127.0.0.1:1/k" }), "http://127.0.0.1:1")
+                .is_ok()
+        );
         assert!(read_metadata(b"<html>", "https://id.example").is_err());
     }
 
@@ -293,8 +300,18 @@ mod tests {
             (vec![("state", "s"), ("code", "c")], Some(&asked), 100, SignInError::NotStarted),
             (vec![("state", "t"), ("code", "c")], Some(&asked), 99, SignInError::OtherState),
             (vec![("code", "c")], Some(&asked), 99, SignInError::OtherState),
-            (vec![("state", "s"), ("code", "c"), ("iss", "https://evil.example")], Some(&asked), 99, SignInError::OtherIssuer),
-            (vec![("state", "s"), ("error", "access_denied<b>")], Some(&asked), 99, SignInError::Refused { code: "access_deniedb".to_owned() }),
+            (
+                vec![("state", "s"), ("code", "c"), ("iss", "https://evil.example")],
+                Some(&asked),
+                99,
+                SignInError::OtherIssuer,
+            ),
+            (
+                vec![("state", "s"), ("error", "access_denied<b>")],
+                Some(&asked),
+                99,
+                SignInError::Refused { code: "access_deniedb".to_owned() },
+            ),
             (vec![("state", "s"), ("code", "")], Some(&asked), 99, SignInError::NoCode),
         ] {
             assert_eq!(read(&query, asked, now), Err(expected), "{query:?}");

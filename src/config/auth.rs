@@ -9,9 +9,7 @@ use crate::auth::browser::CookieKeys;
 use crate::auth::identity::ClaimNames;
 use crate::auth::is_name;
 use crate::auth::membership::{MembershipRules, Names};
-use crate::auth::settings::{
-    AccessSettings, AuthSettings, Directory, KeySettings, OidcClient, OidcSettings, Provider,
-};
+use crate::auth::settings::{AccessSettings, AuthSettings, Directory, KeySettings, OidcClient, OidcSettings, Provider};
 use crate::credential::check_key;
 use crate::protocol::cors::is_loopback;
 
@@ -138,7 +136,10 @@ fn parse_oidc(vars: &impl Vars, organization: Option<&str>) -> Result<OidcSettin
         (None, None) => None,
         (Some(claim), Some(value)) => Some((claim, value)),
         (Some(_), None) => {
-            return Err(missing("OIDC_ADMIN_VALUE", "OIDC_ADMIN_CLAIM is set: say which value makes an administrator."));
+            return Err(missing(
+                "OIDC_ADMIN_VALUE",
+                "OIDC_ADMIN_CLAIM is set: say which value makes an administrator.",
+            ));
         }
         (None, Some(_)) => {
             return Err(missing("OIDC_ADMIN_CLAIM", "OIDC_ADMIN_VALUE is set: say which claim has it."));
@@ -158,7 +159,10 @@ fn parse_oidc(vars: &impl Vars, organization: Option<&str>) -> Result<OidcSettin
             Some(OidcClient { id: [id], secret, scopes })
         }
         (Some(_), None) => {
-            return Err(missing("OIDC_CLIENT_SECRET", "OIDC_CLIENT_ID is set: set it with `wrangler secret put OIDC_CLIENT_SECRET`."));
+            return Err(missing(
+                "OIDC_CLIENT_SECRET",
+                "OIDC_CLIENT_ID is set: set it with `wrangler secret put OIDC_CLIENT_SECRET`.",
+            ));
         }
         (None, Some(_)) => {
             return Err(missing("OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET is set: set it to the client's id."));
@@ -185,7 +189,9 @@ fn parse_keys(vars: &impl Vars, organization: Option<&str>) -> Result<KeySetting
 fn parse_directory(vars: &impl Vars) -> Result<Option<Directory>, SettingsError> {
     let token = vars.text("DIRECTORY_TOKEN");
     match vars.text("DIRECTORY_URL") {
-        None if token.is_some() => Err(missing("DIRECTORY_URL", "DIRECTORY_TOKEN is set: set it to the directory's URL.")),
+        None if token.is_some() => {
+            Err(missing("DIRECTORY_URL", "DIRECTORY_TOKEN is set: set it to the directory's URL."))
+        }
         None => Ok(None),
         Some(url) => Ok(Some(Directory { url: safe_url("DIRECTORY_URL", &url)?.into(), token })),
     }
@@ -274,8 +280,21 @@ mod tests {
             (OIDC, &[("OIDC_CLIENT_ID", "c"), ("COUNTERSIGN_SECRET_KEY", STRONG)], "OIDC_CLIENT_SECRET"),
             (OIDC, &[("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", STRONG)], "OIDC_CLIENT_ID"),
             (OIDC, &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s")], "COUNTERSIGN_SECRET_KEY"),
-            (OIDC, &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", "short")], "COUNTERSIGN_SECRET_KEY"),
-            (OIDC, &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", STRONG), ("OIDC_SCOPES", "email")], "OIDC_SCOPES"),
+            (
+                OIDC,
+                &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", "short")],
+                "COUNTERSIGN_SECRET_KEY",
+            ),
+            (
+                OIDC,
+                &[
+                    ("OIDC_CLIENT_ID", "c"),
+                    ("OIDC_CLIENT_SECRET", "s"),
+                    ("COUNTERSIGN_SECRET_KEY", STRONG),
+                    ("OIDC_SCOPES", "email"),
+                ],
+                "OIDC_SCOPES",
+            ),
             (OIDC, &[("COUNTERSIGN_ADMIN_KEY", STRONG)], "COUNTERSIGN_ADMIN_KEY"),
             (OIDC, &[("ACCESS_TEAM_DOMAIN", "team")], "ACCESS_TEAM_DOMAIN"),
             (OIDC, &[("DIRECTORY_TOKEN", "t")], "DIRECTORY_URL"),
@@ -314,9 +333,9 @@ mod tests {
         ] {
             assert!(parse(&vars).is_ok(), "{vars:?}: {:?}", parse(&vars));
         }
-        let team = |domain| match parse(&with(ACCESS, &[("ACCESS_TEAM_DOMAIN", domain)])).unwrap().auth.providers.remove(0) {
-            Provider::Access(access) => access.issuer,
-            other => panic!("{other:?}"),
+        let team = |domain| {
+            let auth = parse(&with(ACCESS, &[("ACCESS_TEAM_DOMAIN", domain)])).unwrap().auth;
+            auth.access().unwrap().issuer.clone()
         };
         for domain in ["team", "team.cloudflareaccess.com", "https://team.cloudflareaccess.com/"] {
             assert_eq!(team(domain), "https://team.cloudflareaccess.com");
@@ -325,7 +344,8 @@ mod tests {
 
     #[test]
     fn secrets_are_not_printed_with_the_settings() {
-        let secrets = [("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "hush-hush"), ("COUNTERSIGN_SECRET_KEY", STRONG)];
+        let secrets =
+            [("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "hush-hush"), ("COUNTERSIGN_SECRET_KEY", STRONG)];
         let more = [("DIRECTORY_URL", "https://d.example"), ("DIRECTORY_TOKEN", "hush-hush")];
         let vars: Vec<_> = OIDC.iter().chain(&secrets).chain(&more).copied().collect();
         let printed = format!("{:?}", parse(&vars).unwrap());

@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
-use super::clock::now;
 use super::authentication::{self, Presented, program};
+use super::clock::now;
 use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
 use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_path};
 use super::organization;

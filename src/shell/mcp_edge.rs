@@ -127,12 +127,7 @@ pub(super) fn decide<'a>(
 }
 
 /// Answers a request whose sender is not known, or has no access.
-async fn refuse(
-    refusal: &Refusal,
-    incoming: &Incoming,
-    edge: &Edge<'_>,
-    resource: &str,
-) -> worker::Result<Response> {
+async fn refuse(refusal: &Refusal, incoming: &Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Response> {
     match refusal {
         Refusal::Unauthorized { problem } => return unauthorized(edge, resource, *problem),
         Refusal::Forbidden(denial) => {

@@ -181,9 +181,9 @@ async fn try_providers(edge: &Edge<'_>, presented: Presented<'_>) -> Outcome {
         let outcome = match provider {
             Provider::Dev(dev) if presented.authorization.is_none() == bearer.is_none() && dev.claims(bearer) => {
                 match dev.authenticate(presented.authorization) {
-                    Outcome::Authenticated(principal) => {
-                        ask_directory(edge, principal).await.map_or_else(|outcome| outcome, |(principal, _)| Outcome::Authenticated(principal))
-                    }
+                    Outcome::Authenticated(principal) => ask_directory(edge, principal)
+                        .await
+                        .map_or_else(|outcome| outcome, |(principal, _)| Outcome::Authenticated(principal)),
                     other @ (Outcome::Unauthorized { .. } | Outcome::Forbidden(_) | Outcome::Unavailable(_)) => other,
                 }
             }

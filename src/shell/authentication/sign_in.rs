@@ -7,9 +7,7 @@ use super::fetching::ask;
 use super::issuer;
 use super::key_sets::{Failure, KeySource};
 use super::{admit, check_failures, count_failure, person, verified_claims};
-use crate::auth::browser::{
-    BrowserSession, SESSION_COOKIE, SIGN_IN_COOKIE, SIGN_IN_MS, SignIn, cookie, set_cookie,
-};
+use crate::auth::browser::{BrowserSession, SESSION_COOKIE, SIGN_IN_COOKIE, SIGN_IN_MS, SignIn, cookie, set_cookie};
 use crate::auth::identity::{Belongs, identity_of_claims};
 use crate::auth::jwt::Expected;
 use crate::auth::settings::{OidcClient, OidcSettings, Provider};
@@ -190,12 +188,8 @@ async fn finish(
         &code,
         &asked.verifier,
     );
-    let exchange = HttpRequest {
-        method: "POST".to_owned(),
-        url: endpoint.clone(),
-        headers,
-        body: Some(body.into_bytes()),
-    };
+    let exchange =
+        HttpRequest { method: "POST".to_owned(), url: endpoint.clone(), headers, body: Some(body.into_bytes()) };
     let (status, body) = match ask(exchange, METADATA_BYTES, auth.timeout_ms, &oidc.issuer).await {
         Ok(answer) => answer,
         Err(reason) => return Ok(Err(Refused::Unavailable(reason))),
@@ -237,9 +231,7 @@ async fn finish(
     };
     Ok(match admit(edge, identity, Purpose::Browser).await {
         Ok(_) => Ok((session, asked.return_to)),
-        Err(Outcome::Forbidden(denial)) => {
-            Err(Refused::Page { status: 403, title: "No access", text: denial.message })
-        }
+        Err(Outcome::Forbidden(denial)) => Err(Refused::Page { status: 403, title: "No access", text: denial.message }),
         Err(Outcome::Unavailable(Cause::Infrastructure | Cause::Storage)) => {
             Err(Refused::Unavailable("the membership could not be looked up".to_owned()))
         }
