@@ -70,6 +70,18 @@ pub fn sign_in_page(current: &str, return_to: &str, problem: Option<&str>) -> St
     render(&SignInTemplate { frame: Frame::new(None), current, return_to: local_path(return_to), problem })
 }
 
+#[derive(Template)]
+#[template(path = "sign_out.html")]
+struct SignOutTemplate {
+    frame: Frame,
+}
+
+/// Asks whether to sign out: a link alone must not do it, because any page could have one.
+#[must_use]
+pub fn sign_out_page() -> String {
+    render(&SignOutTemplate { frame: Frame::new(None) })
+}
+
 /// The path when it leads to a page of this gateway, else `/`: a link must not send a person who signed in elsewhere.
 #[must_use]
 pub fn local_path(path: &str) -> &str {

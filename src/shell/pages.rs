@@ -13,7 +13,7 @@ use crate::console::pages as html;
 use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
 use crate::protocol::errors::WireError;
 
-fn page(status: u16, body: String) -> worker::Result<Response> {
+pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
     let mut builder = ResponseBuilder::new().with_status(status);
     for (name, value) in html::page_headers() {
         builder = builder.with_header(name, &value)?;
