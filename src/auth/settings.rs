@@ -10,7 +10,7 @@ use super::membership::MembershipRules;
 pub struct AuthSettings {
     /// `AUTH_MODE`: tried in this order.
     pub providers: Vec<Provider>,
-    /// `ORGANIZATION`, `ADMINS`, `MEMBERS`
+    /// `ORGANIZATION_NAME`, `ADMINS`, `MEMBERS`
     pub membership: MembershipRules,
     /// `DIRECTORY_URL`
     pub directory: Option<Directory>,

@@ -37,9 +37,9 @@ pub(super) fn parse_auth(vars: &impl Vars) -> Result<AuthSettings, SettingsError
             return Err(invalid(name, &format!("it belongs to the mode \"{mode}\", which AUTH_MODE does not have")));
         }
     }
-    let organization = vars.text("ORGANIZATION");
+    let organization = vars.text("ORGANIZATION_NAME");
     if organization.as_ref().is_some_and(|name| !is_name(name)) {
-        return Err(invalid("ORGANIZATION", "use at most 200 characters"));
+        return Err(invalid("ORGANIZATION_NAME", "use at most 200 characters"));
     }
     let providers = modes.iter().map(|mode| match mode.as_str() {
         "dev" => Ok(Provider::Dev(DevMode { require_token: vars.flag("DEV_REQUIRE_TOKEN")? })),
@@ -107,7 +107,7 @@ fn parse_access(vars: &impl Vars, organization: Option<&str>) -> Result<AccessSe
     let issuer = safe_url("ACCESS_TEAM_DOMAIN", &text)?.origin().ascii_serialization();
     if organization.is_none() {
         let advice = "AUTH_MODE has \"access\", whose tokens name no organization: say which one its people belong to.";
-        return Err(missing("ORGANIZATION", advice));
+        return Err(missing("ORGANIZATION_NAME", advice));
     }
     let advice = "AUTH_MODE has \"access\": set it to the Application Audience (AUD) Tag of the Access application.";
     let audiences = required_list(vars, "ACCESS_AUDIENCE", advice)?;
@@ -130,7 +130,7 @@ fn parse_oidc(vars: &impl Vars, organization: Option<&str>) -> Result<OidcSettin
     let organization_claim = vars.text("OIDC_ORGANIZATION_CLAIM");
     if organization_claim.is_none() && organization.is_none() {
         let advice = "AUTH_MODE has \"oidc\": set it to the organization of all its accounts, or OIDC_ORGANIZATION_CLAIM to the claim that names it.";
-        return Err(missing("ORGANIZATION", advice));
+        return Err(missing("ORGANIZATION_NAME", advice));
     }
     let admin = match (vars.text("OIDC_ADMIN_CLAIM"), vars.text("OIDC_ADMIN_VALUE")) {
         (None, None) => None,
@@ -182,7 +182,7 @@ fn parse_keys(vars: &impl Vars, organization: Option<&str>) -> Result<KeySetting
         return Err(invalid("COUNTERSIGN_ADMIN_KEY", "use letters, digits and punctuation without spaces"));
     }
     let advice = "COUNTERSIGN_ADMIN_KEY is set: say which organization it administers.";
-    let organization = organization.ok_or_else(|| missing("ORGANIZATION", advice))?;
+    let organization = organization.ok_or_else(|| missing("ORGANIZATION_NAME", advice))?;
     Ok(KeySettings { admin: Some((hash_admin_key(&key), organization.to_owned())) })
 }
 
@@ -246,15 +246,15 @@ mod tests {
         ("AUTH_MODE", "oidc"),
         ("OIDC_ISSUER", "https://id.example"),
         ("OIDC_AUDIENCE", "gw"),
-        ("ORGANIZATION", "acme"),
+        ("ORGANIZATION_NAME", "acme"),
     ];
     const ACCESS: Pairs<'_> = &[
         ("AUTH_MODE", "access"),
         ("ACCESS_TEAM_DOMAIN", "team"),
         ("ACCESS_AUDIENCE", "a,b"),
-        ("ORGANIZATION", "acme"),
+        ("ORGANIZATION_NAME", "acme"),
     ];
-    const KEYS: Pairs<'_> = &[("AUTH_MODE", "keys"), ("COUNTERSIGN_ADMIN_KEY", STRONG), ("ORGANIZATION", "acme")];
+    const KEYS: Pairs<'_> = &[("AUTH_MODE", "keys"), ("COUNTERSIGN_ADMIN_KEY", STRONG), ("ORGANIZATION_NAME", "acme")];
 
     /// `base`, with other values for some names; an empty one takes a name away.
     fn with<'p>(base: Pairs<'p>, changes: Pairs<'p>) -> Vec<(&'p str, &'p str)> {
@@ -274,7 +274,7 @@ mod tests {
             (OIDC, &[("OIDC_ISSUER", "https://id.example?x")], "OIDC_ISSUER"),
             (OIDC, &[("OIDC_AUDIENCE", "")], "OIDC_AUDIENCE"),
             (OIDC, &[("OIDC_AUDIENCE", " , ")], "OIDC_AUDIENCE"),
-            (OIDC, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (OIDC, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
             (OIDC, &[("OIDC_ADMIN_CLAIM", "roles")], "OIDC_ADMIN_VALUE"),
             (OIDC, &[("OIDC_ADMIN_VALUE", "boss")], "OIDC_ADMIN_CLAIM"),
             (OIDC, &[("OIDC_CLIENT_ID", "c"), ("COUNTERSIGN_SECRET_KEY", STRONG)], "OIDC_CLIENT_SECRET"),
@@ -306,11 +306,11 @@ mod tests {
             (ACCESS, &[("ACCESS_TEAM_DOMAIN", "http://team.example")], "ACCESS_TEAM_DOMAIN"),
             (ACCESS, &[("ACCESS_AUDIENCE", "")], "ACCESS_AUDIENCE"),
             (ACCESS, &[("ACCESS_MCP_AUDIENCE", "b")], "ACCESS_MCP_AUDIENCE"),
-            (ACCESS, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (ACCESS, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
             (ACCESS, &[("OIDC_ISSUER", "https://id.example")], "OIDC_ISSUER"),
             (KEYS, &[("COUNTERSIGN_ADMIN_KEY", "secret")], "COUNTERSIGN_ADMIN_KEY"),
             (KEYS, &[("COUNTERSIGN_ADMIN_KEY", "k3Jw0Zl8m1QxT5v9 YbN2sRcU7eHgPa4D")], "COUNTERSIGN_ADMIN_KEY"),
-            (KEYS, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (KEYS, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
         ] {
             let message = parse(&with(base, changes)).unwrap_err().to_string();
             assert!(message.contains(&format!("variable {named} ")), "{changes:?}: {message}");
@@ -323,12 +323,12 @@ mod tests {
         for vars in [
             with(OIDC, &[]),
             with(OIDC, &[("OIDC_ISSUER", "http://127.0.0.1:9")]),
-            with(OIDC, &[("ORGANIZATION", ""), ("OIDC_ORGANIZATION_CLAIM", "org")]),
+            with(OIDC, &[("ORGANIZATION_NAME", ""), ("OIDC_ORGANIZATION_CLAIM", "org")]),
             with(OIDC, &[("OIDC_ORGANIZATION_CLAIM", "org")]),
             with(OIDC, &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", STRONG)]),
             with(ACCESS, &[("ACCESS_MCP_AUDIENCE", "c")]),
             with(KEYS, &[]),
-            with(KEYS, &[("COUNTERSIGN_ADMIN_KEY", ""), ("ORGANIZATION", "")]),
+            with(KEYS, &[("COUNTERSIGN_ADMIN_KEY", ""), ("ORGANIZATION_NAME", "")]),
             with(OIDC, &[("AUTH_MODE", "keys, oidc,dev")]),
         ] {
             assert!(parse(&vars).is_ok(), "{vars:?}: {:?}", parse(&vars));
