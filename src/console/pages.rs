@@ -6,6 +6,7 @@
 
 mod approval;
 mod assets;
+mod consent;
 mod json;
 mod markup;
 mod program;
@@ -15,6 +16,7 @@ use askama::Template;
 
 pub use approval::{Notice, approval_page, conflict_page};
 pub use assets::{Asset, asset, page_headers};
+pub use consent::{Consent, consent_headers, consent_page};
 use markup::{Html, inline};
 
 /// What all pages have in common.

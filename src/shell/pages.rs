@@ -15,14 +15,19 @@ use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
 use crate::protocol::errors::WireError;
 
 fn page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::page_headers())
+}
+
+/// A page with headers of its own.
+pub(super) fn from_page(status: u16, body: String, headers: &[(&'static str, String)]) -> worker::Result<Response> {
     let mut builder = ResponseBuilder::new().with_status(status);
-    for (name, value) in html::page_headers() {
-        builder = builder.with_header(name, &value)?;
+    for (name, value) in headers {
+        builder = builder.with_header(name, value)?;
     }
     Ok(builder.fixed(body.into_bytes()))
 }
 
-fn message(status: u16, title: &str, text: &str) -> worker::Result<Response> {
+pub(super) fn message(status: u16, title: &str, text: &str) -> worker::Result<Response> {
     page(status, html::message_page(title, text, status))
 }
 
@@ -37,7 +42,7 @@ fn error_page(error: &WireError) -> worker::Result<Response> {
     message(error.status, title, &error.message)
 }
 
-fn redirect(to: &str) -> worker::Result<Response> {
+pub(super) fn redirect(to: &str) -> worker::Result<Response> {
     Ok(ResponseBuilder::new()
         .with_status(303)
         .with_header("location", to)?
@@ -173,9 +178,9 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
     }
 }
 
-type Fields = Vec<(String, String)>;
+pub(super) type Fields = Vec<(String, String)>;
 
-async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
+pub(super) async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     let kind = header(request.headers(), "content-type").unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(WireError::bad_request("The form was not sent as a form."));
@@ -184,7 +189,7 @@ async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     Ok(url::form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
 }
 
-fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 

@@ -6,6 +6,7 @@ mod built_in;
 mod cache;
 mod catalog;
 mod demo_api;
+mod grants;
 mod layout;
 mod object;
 mod rows;
@@ -29,6 +30,7 @@ use crate::internal::{
     AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, LookupAnswer,
     LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
 };
+use crate::oauth::{GrantAnswer, GrantStep};
 use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
@@ -99,6 +101,12 @@ pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedToo
 /// Ends an import. Not tried again: it may have been carried out.
 pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
     let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// A step of an OAuth grant. Not tried again: it may have been carried out.
+pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
+    let answer = ask_once(env, organization, "grant", &serde_json::to_string(step)?).await?;
     Ok(serde_json::from_slice(&answer)?)
 }
 

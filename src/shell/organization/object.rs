@@ -10,6 +10,7 @@
 //! | `toolkit` | slug | the toolkit as JSON |
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `audit` | number | who changed what, and when |
+//! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
 //! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
 
@@ -88,6 +89,7 @@ impl DurableObject for OrganizationDurableObject {
                 self.subscribe(&organization, &session)?;
                 Response::from_json(&())
             }
+            "grant" => Response::from_json(&self.grant_step(self.read(&mut request).await?)?),
             "admin" => {
                 let question: AdminQuestion = self.read(&mut request).await?;
                 Response::from_json(&self.administer(&question)?)
