@@ -173,7 +173,13 @@ pub fn read_client_metadata(id: &str, document: &[u8]) -> Result<Client, String>
     }
     let redirect_uris = redirect_uris_of(&metadata).map_err(|error| error.description)?;
     let host = Url::parse(id).ok().and_then(|url| url.host_str().map(ToOwned::to_owned));
-    Ok(Client { id: id.to_owned(), name: name_of(&metadata), redirect_uris, authentication: ClientAuthentication::None, host })
+    Ok(Client {
+        id: id.to_owned(),
+        name: name_of(&metadata),
+        redirect_uris,
+        authentication: ClientAuthentication::None,
+        host,
+    })
 }
 
 fn name_of(metadata: &Map<String, Value>) -> Option<String> {

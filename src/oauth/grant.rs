@@ -358,7 +358,10 @@ impl GrantStep {
     pub fn id(&self) -> &str {
         match self {
             Self::Open { grant } => &grant.id,
-            Self::Code { grant, .. } | Self::Refresh { grant, .. } | Self::Revoke { grant, .. } | Self::End { grant } => grant,
+            Self::Code { grant, .. }
+            | Self::Refresh { grant, .. }
+            | Self::Revoke { grant, .. }
+            | Self::End { grant } => grant,
         }
     }
 }

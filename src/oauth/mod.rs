@@ -17,7 +17,8 @@ mod tests;
 use serde_json::{Value, json};
 
 pub use client::{
-    CLIENT_METADATA_LIMIT, Client, ClientAuthentication, is_metadata_url, read_client_metadata, register, registered_client,
+    CLIENT_METADATA_LIMIT, Client, ClientAuthentication, is_metadata_url, read_client_metadata, register,
+    registered_client,
 };
 pub use grant::{
     CODE_LIFETIME_MS, Change, CodeAsked, Exchange, Grant, GrantAnswer, GrantStep, RefreshAsked, Refused, take_step,

@@ -86,10 +86,10 @@ pub fn read_request(
     if state.is_some_and(|state| state.len() > STATE_LENGTH) {
         return Err(Fault::Page(format!("The request's state is longer than {STATE_LENGTH} characters.")));
     }
-    let fault = |code: &str, description: &str| {
-        Fault::Redirect(error_redirect(redirect_uri, state, issuer, code, description))
-    };
-    let member = |name: &str| one(name).map_err(|name| fault("invalid_request", &format!("{name} is there more than once")));
+    let fault =
+        |code: &str, description: &str| Fault::Redirect(error_redirect(redirect_uri, state, issuer, code, description));
+    let member =
+        |name: &str| one(name).map_err(|name| fault("invalid_request", &format!("{name} is there more than once")));
     match member("response_type")? {
         Some("code") => {}
         Some(_) => return Err(fault("unsupported_response_type", "response_type has to be code")),

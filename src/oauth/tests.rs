@@ -132,7 +132,9 @@ fn redirect_uris_that_are_refused() {
             assert_eq!(error.code, "invalid_redirect_uri");
         }
     }
-    for metadata in [json!({}), json!({ "redirect_uris": [] }), json!({ "redirect_uris": "https://a.example" }), json!([1])] {
+    for metadata in
+        [json!({}), json!({ "redirect_uris": [] }), json!({ "redirect_uris": "https://a.example" }), json!([1])]
+    {
         assert!(registered(&metadata).is_err(), "{metadata}");
     }
     let many: Vec<String> = (0..11).map(|n| format!("https://a.example/{n}")).collect();
@@ -313,7 +315,10 @@ fn a_code_is_good_once_for_its_client_and_verifier() {
     assert_eq!(at(elsewhere, 2_000), Some(Refused::OtherRedirect));
     assert_eq!(at(CodeAsked { verifier: CHALLENGE, ..asked }, 2_000), Some(Refused::WrongVerifier));
     assert_eq!(at(CodeAsked { resource: Some(TOOLKIT), ..asked }, 2_000), Some(Refused::OtherResource));
-    assert_eq!(at(CodeAsked { redirect_uri: Some("https://a.example/cb"), resource: Some(RESOURCE), ..asked }, 2_000), None);
+    assert_eq!(
+        at(CodeAsked { redirect_uri: Some("https://a.example/cb"), resource: Some(RESOURCE), ..asked }, 2_000),
+        None
+    );
 }
 
 #[test]
@@ -328,7 +333,10 @@ fn a_refresh_token_that_is_used_again_ends_the_grant() {
     let over = third.refresh(&refresh_asked("r3"), "x", 4_000 + MONTH, MONTH);
     assert_eq!(over, Exchange::Refused { reason: Refused::Expired, ends: true });
     let other = RefreshAsked { client_id: "other", ..refresh_asked("r3") };
-    assert_eq!(third.refresh(&other, "x", 5_000, MONTH), Exchange::Refused { reason: Refused::OtherClient, ends: false });
+    assert_eq!(
+        third.refresh(&other, "x", 5_000, MONTH),
+        Exchange::Refused { reason: Refused::OtherClient, ends: false }
+    );
     assert!(third.has_token("r3") && third.has_token("r2") && !third.has_token("r1") && !third.has_token("x"));
 }
 
@@ -394,7 +402,8 @@ fn token_requests() {
 
 #[test]
 fn credentials_of_a_client() {
-    let basic = |text: &str| format!("Basic {}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text));
+    let basic =
+        |text: &str| format!("Basic {}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text));
     let read = |body: &str, header: Option<&str>| read_credentials(&form(body), header).map_err(|error| error.code);
     assert_eq!(read("client_id=a", None), Ok(("a".to_owned(), None)));
     let post = Some((ClientAuthentication::ClientSecretPost, "s".to_owned()));

@@ -152,7 +152,8 @@ pub fn read_credentials(
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(invalid());
     }
-    let decoded = STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(invalid)?;
+    let decoded =
+        STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(invalid)?;
     let (id, secret) = decoded.split_once(':').ok_or_else(invalid)?;
     let unescaped = |text: &str| {
         let pairs = format!("v={text}");
@@ -160,7 +161,10 @@ pub fn read_credentials(
     };
     let (id, secret) = (unescaped(id)?, unescaped(secret)?);
     if in_body.is_some_and(|named| named != id) {
-        return Err(OAuthError::new("invalid_request", "client_id and the Authorization header name different clients."));
+        return Err(OAuthError::new(
+            "invalid_request",
+            "client_id and the Authorization header name different clients.",
+        ));
     }
     Ok((id, Some((ClientAuthentication::ClientSecretBasic, secret))))
 }

@@ -14,8 +14,8 @@ use crate::auth::Principal;
 use crate::catalog::openapi::request::HttpRequest;
 use crate::console::pages as html;
 use crate::oauth::{
-    self, CLIENT_METADATA_LIMIT, Client, Fault, Grant, GrantStep, Handle, PENDING_LIFETIME_MS, Pending, is_metadata_url,
-    registered_client,
+    self, CLIENT_METADATA_LIMIT, Client, Fault, Grant, GrantStep, Handle, PENDING_LIFETIME_MS, Pending,
+    is_metadata_url, registered_client,
 };
 use crate::protocol::errors::WireError;
 
@@ -31,9 +31,13 @@ pub(in crate::shell) async fn authorize(
     match request.method() {
         Method::Get | Method::Head => ask(oauth, &person).await,
         Method::Post => decide(request, oauth, &person).await,
-        Method::Put | Method::Patch | Method::Delete | Method::Options | Method::Connect | Method::Trace | Method::Report => {
-            api_error(&WireError::method_not_allowed())
-        }
+        Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Options
+        | Method::Connect
+        | Method::Trace
+        | Method::Report => api_error(&WireError::method_not_allowed()),
     }
 }
 

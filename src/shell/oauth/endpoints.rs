@@ -21,9 +21,13 @@ pub(in crate::shell) fn metadata(request: &Request, edge: &Edge<'_>) -> worker::
     match request.method() {
         Method::Get | Method::Head => answer(200, &authorization_server_metadata(&edge.origin)),
         Method::Options => preflight("GET"),
-        Method::Post | Method::Put | Method::Patch | Method::Delete | Method::Connect | Method::Trace | Method::Report => {
-            api_error(&WireError::method_not_allowed())
-        }
+        Method::Post
+        | Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Connect
+        | Method::Trace
+        | Method::Report => api_error(&WireError::method_not_allowed()),
     }
 }
 
@@ -72,7 +76,8 @@ pub(in crate::shell) async fn revoke(mut request: Request, oauth: &OAuth<'_>) ->
         Ok((client_id, token)) => {
             // What is no token of ours is answered alike (section 2.2). An access token ends by itself within minutes.
             let signers = &oauth.signers;
-            if let Some(handle) = signers.refresh.read::<Handle>(&token).or_else(|| signers.code.read::<Handle>(&token)) {
+            if let Some(handle) = signers.refresh.read::<Handle>(&token).or_else(|| signers.code.read::<Handle>(&token))
+            {
                 let step = GrantStep::Revoke { grant: handle.grant, token, client_id };
                 organization::grant_step(oauth.edge.env, &handle.organization, &step).await?;
             }
@@ -96,9 +101,16 @@ async fn give_tokens(oauth: &OAuth<'_>, client_id: String, asked: TokenRequest) 
     let lifetime_ms = oauth.settings.refresh_token_ms;
     let grant = handle.grant.clone();
     let step = match asked {
-        TokenRequest::Code { code, verifier, redirect_uri, resource } => {
-            GrantStep::Code { grant, code, client_id, redirect_uri, verifier, resource, next: next.clone(), lifetime_ms }
-        }
+        TokenRequest::Code { code, verifier, redirect_uri, resource } => GrantStep::Code {
+            grant,
+            code,
+            client_id,
+            redirect_uri,
+            verifier,
+            resource,
+            next: next.clone(),
+            lifetime_ms,
+        },
         TokenRequest::Refresh { token, resource } => {
             GrantStep::Refresh { grant, token, client_id, resource, next: next.clone(), lifetime_ms }
         }
@@ -151,7 +163,13 @@ fn not_a_post(request: &Request) -> worker::Result<Option<Response>> {
     match request.method() {
         Method::Post => Ok(None),
         Method::Options => preflight("POST").map(Some),
-        Method::Get | Method::Head | Method::Put | Method::Patch | Method::Delete | Method::Connect | Method::Trace
+        Method::Get
+        | Method::Head
+        | Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Connect
+        | Method::Trace
         | Method::Report => api_error(&WireError::method_not_allowed()).map(Some),
     }
 }
