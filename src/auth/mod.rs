@@ -1,6 +1,7 @@
 //! Who asks: what a verified credential means. Decides nothing about sessions or tools.
 
 mod dev;
+pub mod passphrase;
 
 use serde::{Deserialize, Serialize};
 
