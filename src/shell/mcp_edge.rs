@@ -4,7 +4,7 @@ use worker::{Env, Request, Response, ResponseBuilder, Stub};
 
 use super::entry::{Edge, context_of};
 use super::events::event_stream;
-use super::http::{Forwarded, Incoming, error_response, forward_to_session, mcp_response, own_request, read_post};
+use super::http::{Forwarded, Incoming, drain, error_response, forward_to_session, mcp_response, own_request, read_post};
 use super::platform::{failure_response, first_call, platform_failure};
 use crate::auth::{Outcome, Purpose};
 use crate::internal::{Context, Operation};
@@ -37,7 +37,10 @@ pub(super) async fn mcp(
     resource: &str,
 ) -> worker::Result<web_sys::Response> {
     match decide(incoming, edge, resource)? {
-        Next::Answer(response) => Ok(response.into()),
+        Next::Answer(response) => {
+            drain(&request, incoming).await;
+            Ok(response.into())
+        }
         Next::Open(context, otherwise) => open(request, edge, context, otherwise).await,
         Next::Forward(context, id) => forward(request, incoming, edge, context, id).await,
     }
