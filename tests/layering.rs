@@ -19,10 +19,10 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("organization", &["catalog", "policy"]),
+    ("organization", &["auth", "catalog", "policy"]),
     ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
-    ("config", &["auth", "engine", "oauth", "session"]),
+    ("config", &["auth", "credential", "engine", "oauth", "protocol", "session"]),
     ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (

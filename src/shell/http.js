@@ -14,6 +14,11 @@ const BY_METHOD = {
   OPTIONS: ["access-control-request-headers"],
 };
 
+/** Has `describe` tell of one more header. */
+export function alsoRead(name) {
+  if (!ALWAYS.includes(name)) ALWAYS.push(name);
+}
+
 /** Method, URL, and a line for each header that is there and that the gateway looks at. No header value has a line break. */
 export function describe({ method, url, headers }) {
   let text = `${method}\n${url}`;

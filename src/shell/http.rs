@@ -8,6 +8,7 @@ use serde_json::json;
 use wasm_bindgen::prelude::*;
 use worker::{Env, Headers, Method, Request, RequestInit, Response, ResponseBuilder, Stub};
 
+use super::authentication::ACCESS_HEADER;
 use super::random::random_hex;
 use super::telemetry::log_error;
 use crate::config::{Settings, SettingsError, parse_settings};
@@ -21,6 +22,9 @@ use crate::protocol::jsonrpc::{BODY_LIMIT, Body, Refusal, RequestId, parse_body}
 extern "C" {
     #[wasm_bindgen(catch)]
     fn describe(request: &web_sys::Request) -> Result<String, JsValue>;
+
+    #[wasm_bindgen(catch, js_name = alsoRead)]
+    fn also_read(name: &str) -> Result<(), JsValue>;
 
     #[wasm_bindgen(catch)]
     fn forward(
@@ -152,6 +156,10 @@ pub(crate) fn load_settings(env: &Env) -> Result<Rc<Settings>, SettingsError> {
     }
     let settings = Rc::new(parse_settings(|name| env.var(name).ok().map(|value| value.to_string()))?);
     SETTINGS.set(Some(Rc::clone(&settings)));
+    // Each header that is read costs every request a little.
+    if settings.auth.access().is_some() && also_read(ACCESS_HEADER).is_err() {
+        log_error("mcp_settings_invalid", json!({ "reason": "the header of Cloudflare Access cannot be read" }));
+    }
     Ok(settings)
 }
 

@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod approval_api;
+mod authentication;
 mod clock;
 mod entry;
 mod events;

@@ -7,6 +7,7 @@ mod cache;
 mod catalog;
 mod demo_api;
 mod grants;
+mod keys;
 mod layout;
 mod object;
 mod rows;
@@ -26,9 +27,10 @@ use super::clock::{now, sleep};
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
+use crate::auth::api_key::{KeyRecord, PresentedKey};
 use crate::internal::{
-    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, LookupAnswer,
-    LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
+    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, KeyQuestion,
+    LookupAnswer, LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
 };
 use crate::oauth::{GrantAnswer, GrantStep};
 use crate::session::failure::{Disposition, classify};
@@ -76,6 +78,12 @@ pub(crate) fn catalog_changed(organization: &str) {
 /// Whether there is a toolkit.
 pub(crate) async fn has_toolkit(env: &Env, organization: &str, slug: &str) -> worker::Result<bool> {
     ask(env, organization, "toolkit", &slug).await
+}
+
+/// The API key that was presented, while it counts.
+pub(crate) async fn find_key(env: &Env, key: &PresentedKey) -> worker::Result<Option<KeyRecord>> {
+    let question = KeyQuestion { version: VERSION, id: key.id.clone(), hash: key.hash.clone() };
+    ask(env, &key.organization, "key", &question).await
 }
 
 /// A request to the administration API, as far as the organization's storage answers it.
