@@ -13,7 +13,7 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("auth", &[]),
     ("demo", &[]),
     ("protocol", &["json"]),
-    ("oauth", &["protocol"]),
+    ("oauth", &["auth", "protocol"]),
     ("catalog", &["json"]),
     ("credential", &["catalog", "json"]),
     ("outbound", &["catalog"]),

@@ -52,7 +52,8 @@ pub fn identity_of_claims(claims: &Map<String, Value>, names: &ClaimNames) -> Re
         None => Belongs::AsSet,
         Some(name) => find(claims, name).and_then(name_of).map_or(Belongs::Nowhere, Belongs::To),
     };
-    let admin = names.admin.as_ref().is_some_and(|(name, wanted)| find(claims, name).is_some_and(|has| holds(has, wanted)));
+    let admin =
+        names.admin.as_ref().is_some_and(|(name, wanted)| find(claims, name).is_some_and(|has| holds(has, wanted)));
     Ok(Identity { account, organization, admin })
 }
 
@@ -134,17 +135,53 @@ mod tests {
         let to = |text: &str| Belongs::To(text.to_owned());
         for (claims, names, expected) in [
             (json!({ "sub": "a" }), names("sub", None, None), Ok(("a".to_owned(), AsSet, false))),
-            (json!({ "sub": 7 }), names("sub", None, None), Ok(("7".to_owned(), None, false))),
-            (json!({ "sub": "a", "org": "acme" }), names("sub", Some("org"), None), Ok(("a".to_owned(), to("acme"), false))),
-            (json!({ "sub": "a", "org": ["acme"] }), names("sub", Some("org"), None), Ok(("a".to_owned(), to("acme"), false))),
-            (json!({ "sub": "a", "org": ["acme", "b"] }), names("sub", Some("org"), None), Ok(("a".to_owned(), Nowhere, false))),
+            (json!({ "sub": 7 }), names("sub", None, None), Ok(("7".to_owned(), AsSet, false))),
+            (
+                json!({ "sub": "a", "org": "acme" }),
+                names("sub", Some("org"), None),
+                Ok(("a".to_owned(), to("acme"), false)),
+            ),
+            (
+                json!({ "sub": "a", "org": ["acme"] }),
+                names("sub", Some("org"), None),
+                Ok(("a".to_owned(), to("acme"), false)),
+            ),
+            (
+                json!({ "sub": "a", "org": ["acme", "b"] }),
+                names("sub", Some("org"), None),
+                Ok(("a".to_owned(), Nowhere, false)),
+            ),
             (json!({ "sub": "a" }), names("sub", Some("org"), None), Ok(("a".to_owned(), Nowhere, false))),
-            (json!({ "sub": "a", "https://x.example/org": "acme" }), names("sub", Some("https://x.example/org"), None), Ok(("a".to_owned(), to("acme"), false))),
-            (json!({ "sub": "a", "realm_access": { "roles": ["x", "boss"] } }), names("sub", None, Some(("realm_access.roles", "boss"))), Ok(("a".to_owned(), AsSet, true))),
-            (json!({ "sub": "a", "scope": "openid gw:admin" }), names("sub", None, Some(("scope", "gw:admin"))), Ok(("a".to_owned(), AsSet, true))),
-            (json!({ "sub": "a", "scope": "gw:administrator" }), names("sub", None, Some(("scope", "gw:admin"))), Ok(("a".to_owned(), AsSet, false))),
-            (json!({ "sub": "a", "admin": true }), names("sub", None, Some(("admin", "true"))), Ok(("a".to_owned(), AsSet, true))),
-            (json!({ "email": "a@b.c", "email_verified": true }), names("email", None, None), Ok(("a@b.c".to_owned(), AsSet, false))),
+            (
+                json!({ "sub": "a", "https://x.example/org": "acme" }),
+                names("sub", Some("https://x.example/org"), None),
+                Ok(("a".to_owned(), to("acme"), false)),
+            ),
+            (
+                json!({ "sub": "a", "realm_access": { "roles": ["x", "boss"] } }),
+                names("sub", None, Some(("realm_access.roles", "boss"))),
+                Ok(("a".to_owned(), AsSet, true)),
+            ),
+            (
+                json!({ "sub": "a", "scope": "openid gw:admin" }),
+                names("sub", None, Some(("scope", "gw:admin"))),
+                Ok(("a".to_owned(), AsSet, true)),
+            ),
+            (
+                json!({ "sub": "a", "scope": "gw:administrator" }),
+                names("sub", None, Some(("scope", "gw:admin"))),
+                Ok(("a".to_owned(), AsSet, false)),
+            ),
+            (
+                json!({ "sub": "a", "admin": true }),
+                names("sub", None, Some(("admin", "true"))),
+                Ok(("a".to_owned(), AsSet, true)),
+            ),
+            (
+                json!({ "email": "a@b.c", "email_verified": true }),
+                names("email", None, None),
+                Ok(("a@b.c".to_owned(), AsSet, false)),
+            ),
         ] {
             assert_eq!(read(&claims, &names), expected, "{claims}");
         }
@@ -163,8 +200,13 @@ mod tests {
 
     #[test]
     fn an_access_token_is_a_persons_or_a_service_tokens() {
-        let read = |claims: Value| identity_of_access(claims.as_object().unwrap()).map(|(one, service)| (one.account, service));
-        assert_eq!(read(json!({ "email": "Ann@Acme.example", "sub": "x" })), Ok(("ann@acme.example".to_owned(), false)));
+        let read = |claims: Value| {
+            identity_of_access(claims.as_object().unwrap()).map(|(one, service)| (one.account, service))
+        };
+        assert_eq!(
+            read(json!({ "email": "Ann@Acme.example", "sub": "x" })),
+            Ok(("ann@acme.example".to_owned(), false))
+        );
         assert_eq!(read(json!({ "common_name": "ci.access", "sub": "" })), Ok(("ci.access".to_owned(), true)));
         assert!(read(json!({ "sub": "x" })).is_err());
         assert!(read(json!({ "email": "", "common_name": "" })).is_err());

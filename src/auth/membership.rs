@@ -71,7 +71,8 @@ pub fn decide_membership(identity: Identity, rules: &MembershipRules) -> Result<
         Belongs::AsSet => rules.organization.clone(),
     };
     let Some(organization) = organization else {
-        let message = "This account belongs to no organization here. Ask whoever runs the gateway to add it.".to_owned();
+        let message =
+            "This account belongs to no organization here. Ask whoever runs the gateway to add it.".to_owned();
         return Err(Denial { message, account, organization: None });
     };
     let admin = admin || rules.admins.has(&account);
@@ -126,8 +127,9 @@ pub fn with_directory(member: Member, answer: DirectoryAnswer) -> Option<Result<
 
 fn not_a_member(account: String, organization: String) -> Denial {
     let shown = if is_name(&organization) { organization.as_str() } else { "of the token" };
-    let message =
-        format!("This account has no access to the organization {shown}. Ask its administrator to add it, then try again.");
+    let message = format!(
+        "This account has no access to the organization {shown}. Ask its administrator to add it, then try again."
+    );
     Denial { message, account, organization: Some(organization) }
 }
 
@@ -155,7 +157,8 @@ mod tests {
         assert_eq!(decide(identity("ci.access", None, false)), acme(true));
         assert_eq!(decide(identity("guest", Some("other"), false)), Some(("other".to_owned(), false)));
         assert_eq!(decide(identity("who", None, true)), acme(true));
-        for stranger in ["who", "ann@evil-acme.example", "@acme.example", "ann@acme.example.evil", "GUEST", "CI.access"] {
+        for stranger in ["who", "ann@evil-acme.example", "@acme.example", "ann@acme.example.evil", "GUEST", "CI.access"]
+        {
             assert_eq!(decide(identity(stranger, None, false)), None, "{stranger}");
         }
         let nowhere = decide_membership(identity("ann", None, false), &MembershipRules::default()).unwrap_err();

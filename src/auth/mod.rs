@@ -14,6 +14,7 @@ pub mod passphrase;
 pub mod rate;
 pub mod settings;
 pub mod sign_in;
+pub mod signed;
 
 use serde::{Deserialize, Serialize};
 

@@ -57,6 +57,13 @@ impl PassphraseHash {
         })
     }
 
+    /// Tells this passphrase from others; says nothing about it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        // The salt is new with every passphrase.
+        URL_SAFE_NO_PAD.encode(self.salt)
+    }
+
     /// Whether that is the passphrase. Takes some tenths of a second of processor time, whatever it is.
     #[must_use]
     pub fn is_of(&self, passphrase: &str) -> bool {

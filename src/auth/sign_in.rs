@@ -216,13 +216,17 @@ mod tests {
         }
     }
 
-    const CLIENT: Client<'_> = Client { id: "a b", scopes: "openid email", redirect_uri: "https://gw.example/sign-in/callback" };
+    const CLIENT: Client<'_> =
+        Client { id: "a b", scopes: "openid email", redirect_uri: "https://gw.example/sign-in/callback" };
 
     #[test]
     fn metadata_is_looked_for_where_both_specifications_say() {
         assert_eq!(
             metadata_urls("https://id.example/"),
-            ["https://id.example/.well-known/openid-configuration", "https://id.example/.well-known/oauth-authorization-server"]
+            [
+                "https://id.example/.well-known/openid-configuration",
+                "https://id.example/.well-known/oauth-authorization-server"
+            ]
         );
         assert_eq!(
             metadata_urls("https://id.example/realms/x"),
@@ -256,7 +260,10 @@ mod tests {
         ] {
             assert!(read(document.clone(), issuer).is_err(), "{document}");
         }
-        assert!(read(json!({ "issuer": "http://127.0.0.1:1", "jwks_uri": "http://127.0.0.1:1/k" }), "http://127.0.0.1:1").is_ok());
+        assert!(
+            read(json!({ "issuer": "http://127.0.0.1:1", "jwks_uri": "http://127.0.0.1:1/k" }), "http://127.0.0.1:1")
+                .is_ok()
+        );
         assert!(read_metadata(b"<html>", "https://id.example").is_err());
     }
 
@@ -293,8 +300,18 @@ mod tests {
             (vec![("state", "s"), ("code", "c")], Some(&asked), 100, SignInError::NotStarted),
             (vec![("state", "t"), ("code", "c")], Some(&asked), 99, SignInError::OtherState),
             (vec![("code", "c")], Some(&asked), 99, SignInError::OtherState),
-            (vec![("state", "s"), ("code", "c"), ("iss", "https://evil.example")], Some(&asked), 99, SignInError::OtherIssuer),
-            (vec![("state", "s"), ("error", "access_denied<b>")], Some(&asked), 99, SignInError::Refused { code: "access_deniedb".to_owned() }),
+            (
+                vec![("state", "s"), ("code", "c"), ("iss", "https://evil.example")],
+                Some(&asked),
+                99,
+                SignInError::OtherIssuer,
+            ),
+            (
+                vec![("state", "s"), ("error", "access_denied<b>")],
+                Some(&asked),
+                99,
+                SignInError::Refused { code: "access_deniedb".to_owned() },
+            ),
             (vec![("state", "s"), ("code", "")], Some(&asked), 99, SignInError::NoCode),
         ] {
             assert_eq!(read(&query, asked, now), Err(expected), "{query:?}");

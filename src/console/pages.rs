@@ -72,6 +72,20 @@ pub fn sign_in_page(current: &str, return_to: &str, problem: Option<&str>) -> St
     render(&SignInTemplate { frame: Frame::new(None), current, return_to: local_path(return_to), problem })
 }
 
+#[derive(Template)]
+#[template(path = "owner.html")]
+struct OwnerTemplate<'a> {
+    frame: Frame,
+    return_to: &'a str,
+    problem: Option<&'a str>,
+}
+
+/// The owner's sign-in: a form that posts `passphrase` and `return_to` to `/sign-in`.
+#[must_use]
+pub fn owner_page(return_to: &str, problem: Option<&str>) -> String {
+    render(&OwnerTemplate { frame: Frame::new(None), return_to: local_path(return_to), problem })
+}
+
 /// The path when it leads to a page of this gateway, else `/`: a link must not send a person who signed in elsewhere.
 #[must_use]
 pub fn local_path(path: &str) -> &str {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use url::{Host, Url};
 
-use super::{OAuthError, SCOPE, Signer};
+use super::{OAuthError, SCOPE};
+use crate::auth::signed::Signer;
 
 /// Bytes of a client's document, and of a registration.
 pub const CLIENT_METADATA_LIMIT: usize = 16 * 1024;
@@ -218,12 +219,12 @@ fn check_redirect_uri(uri: &str) -> Result<(), &'static str> {
         return Err("has a user or a password");
     }
     match url.scheme() {
-        "https" => Ok(()),
         "http" if is_loopback(&url) => Ok(()),
         "http" => Err("http is allowed on this computer only, as 127.0.0.1, [::1] or localhost"),
         // What a browser runs or shows by itself is no program's.
         "javascript" | "data" | "blob" | "file" | "about" | "vbscript" | "view-source" | "ws" | "wss" | "ftp"
         | "filesystem" | "mailto" | "tel" | "intent" => Err("has a scheme that no program answers to"),
+        // `https`, or a program's own.
         _ => Ok(()),
     }
 }

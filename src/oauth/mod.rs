@@ -8,7 +8,7 @@ mod client;
 mod grant;
 mod metadata;
 mod request;
-mod signed;
+mod signers;
 mod token;
 
 #[cfg(test)]
@@ -25,22 +25,11 @@ pub use grant::{
 };
 pub use metadata::{SCOPE, authorization_server_metadata};
 pub use request::{AuthorizationRequest, Fault, PENDING_LIFETIME_MS, Pending, error_redirect, read_request};
-pub use signed::{Signer, Signers, SigningKeys};
+pub use signers::Signers;
 pub use token::{
     Access, AccessClaims, Handle, TokenRequest, read_access, read_credentials, read_revocation, read_token_request,
     token_answer,
 };
-
-/// What is set about the authorization server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OAuthSettings {
-    /// From `COUNTERSIGN_SECRET_KEY` and `COUNTERSIGN_SECRET_KEY_OLD`.
-    pub keys: SigningKeys,
-    /// `ACCESS_TOKEN_MS`: how long an access token is good for. Nothing ends it before.
-    pub access_token_ms: u64,
-    /// `REFRESH_TOKEN_MS`: how long a client may stay away before the person has to agree anew.
-    pub refresh_token_ms: u64,
-}
 
 /// An error of the token, registration or revocation endpoint (RFC 6749, section 5.2; RFC 7591, section 3.2.2).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

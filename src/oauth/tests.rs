@@ -1,4 +1,5 @@
 use super::*;
+use crate::auth::signed::{Signer, SigningKeys};
 
 const ISSUER: &str = "https://gate.example";
 const RESOURCE: &str = "https://gate.example/mcp";

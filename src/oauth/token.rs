@@ -6,7 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Client, ClientAuthentication, OAuthError, SCOPE, Signer};
+use super::{Client, ClientAuthentication, OAuthError, SCOPE};
+use crate::auth::signed::Signer;
 
 /// Characters of a PKCE verifier (RFC 7636, section 4.1).
 const VERIFIER_LENGTH: std::ops::RangeInclusive<usize> = 43..=128;

@@ -25,7 +25,8 @@ pub struct NewKey {
 /// Reads `{name, purpose, account?, expiresAt?}`.
 pub fn parse_new_key(body: &str) -> Result<NewKey, Fault> {
     let mut fields = Fields::read(body, "The body", "")?;
-    let name = fields.text("name", NAME_LIMIT)?.ok_or_else(|| Fault::field("name", "is required: what the key is for"))?;
+    let name =
+        fields.text("name", NAME_LIMIT)?.ok_or_else(|| Fault::field("name", "is required: what the key is for"))?;
     let purpose = fields.text("purpose", 20)?;
     let purpose = purpose.as_deref().and_then(Purpose::parse).filter(|purpose| *purpose != Purpose::Browser);
     let purpose = purpose.ok_or_else(|| Fault::field("purpose", "has to be mcp, approve or admin"))?;

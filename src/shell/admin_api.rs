@@ -130,8 +130,8 @@ async fn administrator(request: &Request, edge: &Edge<'_>, reads: bool) -> Resul
     if header(headers, "origin").is_some() && !from_own_page(request, edge) {
         return Err(WireError::origin_not_allowed());
     }
-    let is_browsers = header(headers, "authorization").is_none()
-        && (has_browser_cookie(headers) || from_own_page(request, edge));
+    let is_browsers =
+        header(headers, "authorization").is_none() && (has_browser_cookie(headers) || from_own_page(request, edge));
     let principal = if is_browsers {
         let person = person(edge, headers).await.map_err(|refusal| refusal.error())?;
         if !reads && !from_own_page(request, edge) {

@@ -210,7 +210,8 @@ fn error_of(status: u16, retry_after: Option<&str>, body: &Value) -> WireError {
 }
 
 /// Why a credential that is not for deciding does not decide.
-const DOES_NOT_DECIDE: &str = "This credential calls tools; it does not decide. Use the approval page, or a credential with the purpose approve.";
+const DOES_NOT_DECIDE: &str =
+    "This credential calls tools; it does not decide. Use the approval page, or a credential with the purpose approve.";
 
 /// Who may see: the person in a browser, or an `approve` credential. The agent's bearer may not.
 async fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
@@ -239,7 +240,8 @@ async fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, Wi
 
 /// Whether a program sent a request. Cloudflare Access vouches for both, in the same header; only a browser has cookies.
 fn is_programs(headers: &Headers) -> bool {
-    header(headers, "authorization").is_some() || header(headers, ACCESS_HEADER).is_some() && !has_browser_cookie(headers)
+    header(headers, "authorization").is_some()
+        || header(headers, ACCESS_HEADER).is_some() && !has_browser_cookie(headers)
 }
 
 async fn approver(edge: &Edge<'_>, headers: &Headers) -> Result<Principal, WireError> {

@@ -5,10 +5,13 @@ use worker::{Env, Headers, Request, Response, ResponseBuilder, Stub};
 use super::authentication::{self, Presented, Refusal};
 use super::entry::{Edge, context_of};
 use super::events::event_stream;
-use super::http::{Forwarded, Incoming, drain, error_response, forward_to_session, mcp_response, own_request, read_post};
+use super::http::{
+    Forwarded, Incoming, drain, error_response, forward_to_session, mcp_response, own_request, read_post,
+};
 use super::platform::{failure_response, first_call, log_failure, platform_failure};
 use crate::auth::{Denial, Principal, Purpose};
 use crate::internal::{Context, Operation};
+use crate::oauth::SCOPE;
 use crate::protocol::cors::{self, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::{RequestId, parse_body};
@@ -57,7 +60,7 @@ async fn next_step<'a>(
         return Ok(Next::Answer(response));
     }
     // 4. Who asks.
-    let presented = Presented::of(incoming);
+    let presented = Presented::of(incoming, &edge.origin, resource);
     let principal = match authentication::known(&edge.settings, presented) {
         Some(principal) => principal,
         None => match authentication::authenticate(edge, presented, &Headers(request.headers())).await {
@@ -139,12 +142,7 @@ pub(super) fn decide<'a>(
 }
 
 /// Answers a request whose sender is not known, or has no access.
-async fn refuse(
-    refusal: &Refusal,
-    incoming: &Incoming,
-    edge: &Edge<'_>,
-    resource: &str,
-) -> worker::Result<Response> {
+async fn refuse(refusal: &Refusal, incoming: &Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Response> {
     match refusal {
         Refusal::Unauthorized { problem } => return unauthorized(edge, resource, *problem),
         Refusal::Forbidden(denial) => {
@@ -182,6 +180,9 @@ async fn end_session(edge: &Edge<'_>, id: &str, denial: &Denial) {
 fn unauthorized(edge: &Edge<'_>, resource: &str, problem: Option<&str>) -> worker::Result<Response> {
     let metadata = format!("{}/.well-known/oauth-protected-resource{}", edge.origin, resource_path(resource));
     let mut challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+    if edge.settings.auth.oauth().is_some() {
+        challenge = format!("{challenge}, scope=\"{SCOPE}\"");
+    }
     if let Some(problem) = problem {
         challenge = format!("{challenge}, error=\"invalid_token\", error_description=\"{problem}\"");
     }

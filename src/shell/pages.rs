@@ -17,6 +17,11 @@ fn page(status: u16, body: String) -> worker::Result<Response> {
     from_page(status, body, &html::page_headers())
 }
 
+/// A page that may have been opened by a client's page, which waits for it as its opener: a sign-in.
+pub(super) fn plain_page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::consent_headers(""))
+}
+
 /// A page with headers of its own.
 pub(super) fn from_page(status: u16, body: String, headers: &[(&'static str, String)]) -> worker::Result<Response> {
     let mut builder = ResponseBuilder::new().with_status(status);
@@ -52,7 +57,7 @@ pub(super) fn redirect(to: &str) -> worker::Result<Response> {
 }
 
 /// The person in the browser. A bearer on a page is a program's, and a program does not decide here.
-async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+pub(super) async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
     if header(request.headers(), "authorization").is_none() {
         return authentication::person(edge, request.headers()).await.map_err(|refusal| refusal.error());
     }
@@ -64,7 +69,7 @@ async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireErr
 }
 
 /// Nobody is signed in: the way there for somebody who wants to see a page, which comes back to it.
-fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireError) -> worker::Result<Response> {
+pub(super) fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireError) -> worker::Result<Response> {
     if error.status != 401 || request.method() != Method::Get || header(request.headers(), "authorization").is_some() {
         return error_page(error);
     }

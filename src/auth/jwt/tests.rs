@@ -57,7 +57,10 @@ fn what_is_no_acceptable_token_is_refused_before_any_key_is_asked_for() {
         (format!("{header}. e30.AQID"), JwtError::Malformed),
         (format!("{header}.{}.AQID", URL_SAFE_NO_PAD.encode("[1]")), JwtError::Malformed),
         (format!("{header}.{}.AQID", URL_SAFE_NO_PAD.encode([0xff, 0xfe])), JwtError::Malformed),
-        (format!("{header}.{}.AQID", URL_SAFE_NO_PAD.encode(format!("{{\"a\":{}", "[".repeat(1_000)))), JwtError::Malformed),
+        (
+            format!("{header}.{}.AQID", URL_SAFE_NO_PAD.encode(format!("{{\"a\":{}", "[".repeat(1_000)))),
+            JwtError::Malformed,
+        ),
         (format!("{header}.{}.AQID", "A".repeat(TOKEN_BYTES)), JwtError::TooLong),
     ] {
         assert_eq!(parse_jwt(&text), Err(expected), "{}", text.chars().take(60).collect::<String>());
@@ -96,7 +99,11 @@ fn claims_of_another_issuer_audience_or_time_do_not_count() {
     let with = |changes: Value| {
         let mut claims = good.as_object().cloned().unwrap();
         for (name, value) in changes.as_object().cloned().unwrap() {
-            if value.is_null() { claims.remove(&name) } else { claims.insert(name, value) };
+            if value.is_null() {
+                claims.remove(&name)
+            } else {
+                claims.insert(name, value)
+            };
         }
         check_claims(&claims, expected, NOW)
     };

@@ -64,9 +64,7 @@ pub(super) async fn look_up(
 
 async fn fetch(directory: &Directory, member: &Member, time_ms: u64) -> Result<(u16, Vec<u8>), String> {
     let mut url = Url::parse(&directory.url).map_err(|_| "DIRECTORY_URL is no URL".to_owned())?;
-    url.query_pairs_mut()
-        .append_pair("account", &member.account)
-        .append_pair("organization", &member.organization);
+    url.query_pairs_mut().append_pair("account", &member.account).append_pair("organization", &member.organization);
     let mut request = get(url.as_str());
     if let Some(token) = &directory.token {
         request.headers.push(("authorization".to_owned(), format!("Bearer {token}")));

@@ -6,7 +6,12 @@ use crate::shell::outbound::{Limits, Outgoing, send};
 
 /// Sends a request and reads the whole answer; says what went wrong, without anything of the request. A redirect is an answer:
 /// keys come from where they are said to be.
-pub(super) async fn ask(request: HttpRequest, bytes: usize, time_ms: u64, near: &str) -> Result<(u16, Vec<u8>), String> {
+pub(super) async fn ask(
+    request: HttpRequest,
+    bytes: usize,
+    time_ms: u64,
+    near: &str,
+) -> Result<(u16, Vec<u8>), String> {
     // What an issuer names may be local only where the issuer is.
     let allow_local = refuse_address(near, false).is_some();
     let outgoing = Outgoing { follow_redirects: false, ..Outgoing::new(&request) };

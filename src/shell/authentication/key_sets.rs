@@ -16,7 +16,7 @@ use wasm_bindgen::JsValue;
 use super::fetching::{ask, get};
 use super::issuer;
 use super::verify::{import, verify};
-use crate::auth::jwt::{Algorithm, Jwt, JwtError, JwkSet, KEY_SET_BYTES};
+use crate::auth::jwt::{Algorithm, JwkSet, Jwt, JwtError, KEY_SET_BYTES};
 use crate::shell::clock::{now, sleep};
 use crate::shell::telemetry::log_error;
 

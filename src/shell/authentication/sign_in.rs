@@ -6,10 +6,9 @@ use worker::{Method, Request, Response};
 use super::fetching::ask;
 use super::issuer;
 use super::key_sets::{Failure, KeySource};
+use super::owner;
 use super::{admit, check_failures, count_failure, person, verified_claims};
-use crate::auth::browser::{
-    BrowserSession, SESSION_COOKIE, SIGN_IN_COOKIE, SIGN_IN_MS, SignIn, cookie, set_cookie,
-};
+use crate::auth::browser::{BrowserSession, SESSION_COOKIE, SIGN_IN_COOKIE, SIGN_IN_MS, SignIn, cookie, set_cookie};
 use crate::auth::identity::{Belongs, identity_of_claims};
 use crate::auth::jwt::Expected;
 use crate::auth::settings::{OidcClient, OidcSettings, Provider};
@@ -42,6 +41,11 @@ pub(in crate::shell) async fn sign_in(request: Request, edge: &Edge<'_>) -> work
                 }
             }
             Provider::Access(_) => return signed_in_by_access(&request, edge).await,
+            Provider::OAuth(oauth) => {
+                if let Some(owner) = &oauth.owner {
+                    return owner::sign_in(request, edge, owner).await;
+                }
+            }
             Provider::Keys(_) => {}
         }
     }
@@ -49,7 +53,7 @@ pub(in crate::shell) async fn sign_in(request: Request, edge: &Edge<'_>) -> work
     message(404, "No sign-in here", text)
 }
 
-fn return_to(edge: &Edge<'_>) -> String {
+pub(super) fn return_to(edge: &Edge<'_>) -> String {
     let asked = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
     html::local_path(asked.as_deref().unwrap_or_default()).to_owned()
 }
@@ -98,7 +102,7 @@ async fn start(
         state: random_text()?,
         nonce: random_text()?,
         verifier: random_text()?,
-        return_to: return_to(edge).chars().take(1_000).collect(),
+        return_to: return_to(edge),
         until: now().saturating_add(SIGN_IN_MS),
     };
     let redirect_uri = format!("{}{CALLBACK}", edge.origin);
@@ -190,12 +194,8 @@ async fn finish(
         &code,
         &asked.verifier,
     );
-    let exchange = HttpRequest {
-        method: "POST".to_owned(),
-        url: endpoint.clone(),
-        headers,
-        body: Some(body.into_bytes()),
-    };
+    let exchange =
+        HttpRequest { method: "POST".to_owned(), url: endpoint.clone(), headers, body: Some(body.into_bytes()) };
     let (status, body) = match ask(exchange, METADATA_BYTES, auth.timeout_ms, &oidc.issuer).await {
         Ok(answer) => answer,
         Err(reason) => return Ok(Err(Refused::Unavailable(reason))),
@@ -237,9 +237,7 @@ async fn finish(
     };
     Ok(match admit(edge, identity, Purpose::Browser).await {
         Ok(_) => Ok((session, asked.return_to)),
-        Err(Outcome::Forbidden(denial)) => {
-            Err(Refused::Page { status: 403, title: "No access", text: denial.message })
-        }
+        Err(Outcome::Forbidden(denial)) => Err(Refused::Page { status: 403, title: "No access", text: denial.message }),
         Err(Outcome::Unavailable(Cause::Infrastructure | Cause::Storage)) => {
             Err(Refused::Unavailable("the membership could not be looked up".to_owned()))
         }

@@ -10,7 +10,7 @@ use super::super::random::random_hex;
 use super::super::telemetry::log;
 use super::super::{mcp_edge, organization};
 use super::OAuth;
-use crate::auth::Principal;
+use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::request::HttpRequest;
 use crate::console::pages as html;
 use crate::oauth::{
@@ -28,6 +28,13 @@ pub(in crate::shell) async fn authorize(
     oauth: &OAuth<'_>,
     person: Principal,
 ) -> worker::Result<Response> {
+    if person.purpose != Purpose::Browser {
+        return message(
+            403,
+            "For people",
+            "A credential of a program does not agree to anything here. Sign in with a browser.",
+        );
+    }
     match request.method() {
         Method::Get | Method::Head => ask(oauth, &person).await,
         Method::Post => decide(request, oauth, &person).await,

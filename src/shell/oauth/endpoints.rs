@@ -3,12 +3,14 @@
 
 use worker::{Method, Request, Response, ResponseBuilder};
 
+use super::super::authentication::still_admitted;
 use super::super::clock::now;
 use super::super::entry::Edge;
 use super::super::http::{BodyError, header, read_body};
 use super::super::organization;
 use super::super::random::random_hex;
 use super::{BODY_LIMIT, OAuth};
+use crate::auth::{Outcome, Principal, Purpose};
 use crate::oauth::{
     self, AccessClaims, GrantAnswer, GrantStep, Handle, OAuthError, TokenRequest, authorization_server_metadata,
     is_metadata_url, registered_client,
@@ -100,6 +102,8 @@ async fn give_tokens(oauth: &OAuth<'_>, client_id: String, asked: TokenRequest) 
     let next = signers.refresh.sign(&Handle { nonce: random_hex::<16>()?, ..handle.clone() })?;
     let lifetime_ms = oauth.settings.refresh_token_ms;
     let grant = handle.grant.clone();
+    // Whoever has just agreed was looked at for that.
+    let is_new = matches!(asked, TokenRequest::Code { .. });
     let step = match asked {
         TokenRequest::Code { code, verifier, redirect_uri, resource } => GrantStep::Code {
             grant,
@@ -117,9 +121,28 @@ async fn give_tokens(oauth: &OAuth<'_>, client_id: String, asked: TokenRequest) 
     };
     match organization::grant_step(oauth.edge.env, &handle.organization, &step).await? {
         GrantAnswer::Given { account, admin, resource } => {
+            let Handle { organization, grant, .. } = handle;
+            let admitted = if is_new {
+                Outcome::Authenticated(Principal {
+                    account,
+                    organization: organization.clone(),
+                    admin,
+                    purpose: Purpose::Mcp,
+                })
+            } else {
+                still_admitted(oauth.edge, account, organization.clone(), admin).await
+            };
+            let (account, admin) = match admitted {
+                Outcome::Authenticated(principal) => (principal.account, principal.admin),
+                // Access is definitely lost: the client need not come again.
+                Outcome::Forbidden(denial) => {
+                    organization::grant_step(oauth.edge.env, &organization, &GrantStep::End { grant }).await?;
+                    return failed(&OAuthError::invalid_grant(denial.message));
+                }
+                Outcome::Unavailable(_) | Outcome::Unauthorized { .. } => return unavailable(),
+            };
             let lifetime_ms = oauth.settings.access_token_ms;
             let expires_at = now().saturating_add(lifetime_ms);
-            let Handle { organization, grant, .. } = handle;
             let claims = AccessClaims { account, organization, admin, resource, grant, expires_at };
             answer(200, &oauth::token_answer(&signers.access.sign(&claims)?, &next, lifetime_ms))
         }
@@ -192,6 +215,18 @@ fn answer(status: u16, body: &serde_json::Value) -> worker::Result<Response> {
         .with_header("x-content-type-options", "nosniff")?
         .with_header("access-control-allow-origin", "*")?
         .fixed(body.to_string().into_bytes()))
+}
+
+/// It cannot be told just now whether the account has access. The client asks again with what it has, which counts for a while.
+fn unavailable() -> worker::Result<Response> {
+    let error = OAuthError {
+        status: 503,
+        code: "temporarily_unavailable",
+        description: "Membership cannot be looked up just now - please retry.".to_owned(),
+    };
+    let response = failed(&error)?;
+    response.headers().set("retry-after", "2")?;
+    Ok(response)
 }
 
 fn failed(error: &OAuthError) -> worker::Result<Response> {

@@ -9,7 +9,9 @@ use std::rc::Rc;
 pub(super) use self::authorize::authorize;
 pub(super) use self::endpoints::{metadata, register, revoke, token};
 use super::entry::Edge;
-use crate::oauth::{OAuthSettings, Signers, SigningKeys};
+use crate::auth::settings::OAuthSettings;
+use crate::auth::signed::SigningKeys;
+use crate::oauth::Signers;
 
 /// Bytes of a form or a registration.
 const BODY_LIMIT: usize = 16 * 1024;

@@ -118,6 +118,17 @@ pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) 
     Ok(serde_json::from_slice(&answer)?)
 }
 
+/// Counts a try to sign in from an address; whether it is allowed.
+pub(crate) async fn may_sign_in(env: &Env, organization: &str, address: &str) -> worker::Result<bool> {
+    let answer = ask_once(env, organization, "sign-in-try", &serde_json::to_string(address)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// The last try from an address was none that failed.
+pub(crate) async fn signed_in(env: &Env, organization: &str, address: &str) -> worker::Result<()> {
+    ask_once(env, organization, "signed-in", &serde_json::to_string(address)?).await.map(|_| ())
+}
+
 fn about<T>(resource: &str, about: T) -> Question<T> {
     Question { version: VERSION, resource: resource.to_owned(), about }
 }

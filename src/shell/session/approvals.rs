@@ -115,7 +115,9 @@ impl Session {
             Purpose::Browser => Route::Page,
             Purpose::Approve => Route::Api,
             // The edge refuses it; this is the second lock on the same door.
-            Purpose::Mcp | Purpose::Admin => return Err(WireError::forbidden("This credential calls tools; it does not decide.").into()),
+            Purpose::Mcp | Purpose::Admin => {
+                return Err(WireError::forbidden("This credential calls tools; it does not decide.").into());
+            }
         };
         let target = match asked.all {
             Some(all) => PauseTarget::All { digest: all.digest, verdict: all.verdict, reason: all.reason },

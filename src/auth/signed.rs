@@ -6,8 +6,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
+/// Bytes that SHA-256 takes at a time.
+const BLOCK: usize = 64;
 /// Characters of the longest text that is looked at.
 const TEXT_LIMIT: usize = 8 * 1024;
 
@@ -37,36 +39,6 @@ pub struct Signer {
 impl std::fmt::Debug for Signer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Signer({})", self.prefix)
-    }
-}
-
-/// The kinds of text that the authorization server gives out.
-#[derive(Debug, Clone)]
-pub struct Signers {
-    /// Ids of registered clients.
-    pub client: Signer,
-    /// Requests that a person is looking at.
-    pub pending: Signer,
-    /// Codes.
-    pub code: Signer,
-    /// Refresh tokens.
-    pub refresh: Signer,
-    /// Access tokens.
-    pub access: Signer,
-}
-
-impl Signers {
-    /// With keys of the gateway's secret.
-    #[must_use]
-    pub fn new(keys: &SigningKeys) -> Self {
-        let of = |prefix| Signer::new(keys, prefix);
-        Self {
-            client: of("cs_client_"),
-            pending: of("cs_pending_"),
-            code: of("cs_code_"),
-            refresh: of("cs_refresh_"),
-            access: of("cs_access_"),
-        }
     }
 }
 
@@ -122,9 +94,16 @@ impl Signer {
     }
 }
 
+/// A key of any length (RFC 2104, section 2): hashed where it is longer than a block, as the algorithm does it itself.
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
-    // HMAC takes keys of every length (RFC 2104, section 2); a key that is refused would make all codes alike, so it is hashed.
-    Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::<Sha256>::new(&Default::default()))
+    let mut block = [0; BLOCK];
+    if key.len() > BLOCK {
+        let hash = Sha256::digest(key);
+        block.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+    } else {
+        block.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+    }
+    Hmac::<Sha256>::new(&block.into())
 }
 
 fn tag(key: &Hmac<Sha256>, data: &[u8]) -> [u8; 32] {
