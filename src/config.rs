@@ -10,6 +10,7 @@ use crate::session::{ElicitationMode, ToolMode};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent switch")]
 pub struct Settings {
     /// `AUTH_MODE` and what belongs to its providers.
     pub auth: AuthSettings,

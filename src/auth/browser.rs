@@ -145,10 +145,9 @@ pub fn cookie<'h>(header: &'h str, name: &str) -> Option<&'h str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::browser::hmac_sha256;
 
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    fn unhex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
     #[test]
@@ -166,7 +165,7 @@ mod tests {
                 "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
             ),
         ] {
-            assert_eq!(hex(&hmac_sha256(&key, &message)), expected);
+            assert_eq!(hmac_sha256(&key, &message).as_slice(), unhex(expected));
         }
     }
 

@@ -37,7 +37,7 @@ pub enum Provider {
     Dev(DevMode),
     /// Cloudflare Access.
     Access(AccessSettings),
-    /// Tokens of an OpenID Connect issuer.
+    /// Tokens of an `OpenID` Connect issuer.
     Oidc(Box<OidcSettings>),
     /// API keys of the gateway.
     Keys(KeySettings),

@@ -1,4 +1,4 @@
-//! A person signs in at an OIDC issuer: what is asked there, and what comes back (authorization code flow with PKCE, OpenID
+//! A person signs in at an OIDC issuer: what is asked there, and what comes back (authorization code flow with PKCE, `OpenID`
 //! Connect Core 1.0, RFC 7636, RFC 9207).
 
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use super::same_bytes;
 /// Bytes of an issuer's metadata, and of an answer of its token endpoint.
 pub const METADATA_BYTES: usize = 256 << 10;
 
-/// What an issuer says of itself (OpenID Connect Discovery 1.0, RFC 8414).
+/// What an issuer says of itself (`OpenID` Connect Discovery 1.0, RFC 8414).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
     /// Where its keys are.
@@ -28,7 +28,7 @@ pub struct Metadata {
     pub secret_in_form: bool,
 }
 
-/// The addresses where an issuer's metadata may be, in the order in which they are tried. With a path in the issuer OpenID
+/// The addresses where an issuer's metadata may be, in the order in which they are tried. With a path in the issuer `OpenID`
 /// appends to it, and RFC 8414 (section 3.1) puts the well-known part in front of it.
 #[must_use]
 pub fn metadata_urls(issuer: &str) -> Vec<String> {
@@ -182,7 +182,7 @@ pub fn read_token_answer(status: u16, body: &[u8]) -> Option<String> {
     body.get("id_token").and_then(Value::as_str).map(ToOwned::to_owned)
 }
 
-/// What an ID token has to say beyond what every token has to (OpenID Connect Core 1.0, section 3.1.3.7).
+/// What an ID token has to say beyond what every token has to (`OpenID` Connect Core 1.0, section 3.1.3.7).
 pub fn check_id_token(
     claims: &serde_json::Map<String, Value>,
     asked: &SignIn,

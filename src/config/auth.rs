@@ -387,11 +387,10 @@ mod tests {
         ] {
             assert!(parse(&vars).is_ok(), "{vars:?}: {:?}", parse(&vars));
         }
-        let team =
-            |domain| match parse(&with(ACCESS, &[("ACCESS_TEAM_DOMAIN", domain)])).unwrap().auth.providers.remove(0) {
-                Provider::Access(access) => access.issuer,
-                other => panic!("{other:?}"),
-            };
+        let team = |domain| {
+            let auth = parse(&with(ACCESS, &[("ACCESS_TEAM_DOMAIN", domain)])).unwrap().auth;
+            auth.access().unwrap().issuer.clone()
+        };
         for domain in ["team", "team.cloudflareaccess.com", "https://team.cloudflareaccess.com/"] {
             assert_eq!(team(domain), "https://team.cloudflareaccess.com");
         }

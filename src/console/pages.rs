@@ -86,6 +86,18 @@ pub fn owner_page(return_to: &str, problem: Option<&str>) -> String {
     render(&OwnerTemplate { frame: Frame::new(None), return_to: local_path(return_to), problem })
 }
 
+#[derive(Template)]
+#[template(path = "sign_out.html")]
+struct SignOutTemplate {
+    frame: Frame,
+}
+
+/// Asks whether to sign out: a link alone must not do it, because any page could have one.
+#[must_use]
+pub fn sign_out_page() -> String {
+    render(&SignOutTemplate { frame: Frame::new(None) })
+}
+
 /// The path when it leads to a page of this gateway, else `/`: a link must not send a person who signed in elsewhere.
 #[must_use]
 pub fn local_path(path: &str) -> &str {

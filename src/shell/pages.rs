@@ -13,7 +13,7 @@ use crate::console::pages as html;
 use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
 use crate::protocol::errors::WireError;
 
-fn page(status: u16, body: String) -> worker::Result<Response> {
+pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
     from_page(status, body, &html::page_headers())
 }
 

@@ -108,6 +108,7 @@ impl JwkSet {
     }
 
     /// Numbers and keys that may verify a token: those with its key id, or all that fit where it has none.
+    #[must_use]
     pub fn candidates(&self, token: &Jwt<'_>) -> Vec<(usize, &Jwk)> {
         let asked = |key: &Jwk| token.kid.is_none() || key.kid == token.kid;
         let fitting = self.keys.iter().enumerate().filter(|(_, key)| asked(key) && key.fits(token.algorithm));

@@ -113,7 +113,7 @@ fn claims_of_another_issuer_audience_or_time_do_not_count() {
         json!({ "exp": now - LEEWAY_S + 1 }),
         json!({ "nbf": now + LEEWAY_S, "iat": now + LEEWAY_S }),
         json!({ "nbf": null, "iat": null }),
-        json!({ "exp": (now + 1) as f64 + 0.5 }),
+        json!({ "exp": 1_800_000_001.5 }),
         json!({ "exp": 1e300 }),
     ] {
         assert!(with(changes.clone()).is_ok(), "{changes}");

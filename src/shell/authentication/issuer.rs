@@ -17,7 +17,7 @@ thread_local! {
 
 /// An issuer's metadata. What is old is used on, where the issuer does not answer.
 pub(super) async fn metadata(issuer: &str, time_ms: u64) -> Result<Rc<Metadata>, String> {
-    let known = KNOWN.with_borrow(|known| known.clone()).filter(|(of, _, _)| of == issuer);
+    let known = KNOWN.with_borrow(Clone::clone).filter(|(of, _, _)| of == issuer);
     if let Some((_, read_at, metadata)) = &known
         && now().saturating_sub(*read_at) < FRESH_MS
     {

@@ -23,7 +23,7 @@ use crate::shell::approval_api::from_own_page;
 use crate::shell::clock::now;
 use crate::shell::entry::{Edge, api_error};
 use crate::shell::http::header;
-use crate::shell::pages::{dev_sign_in, error_page, message, redirect};
+use crate::shell::pages::{dev_sign_in, error_page, message, page, redirect};
 use crate::shell::random::random_bytes;
 use crate::shell::telemetry::{log, log_error};
 
@@ -252,8 +252,11 @@ fn unavailable(reason: &str) -> worker::Result<Response> {
     Ok(response)
 }
 
-/// `POST /sign-out`
+/// `GET` and `POST /sign-out`
 pub(in crate::shell) fn sign_out(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
+    if request.method() == Method::Get {
+        return page(200, html::sign_out_page());
+    }
     if request.method() != Method::Post {
         return api_error(&WireError::method_not_allowed());
     }
