@@ -191,6 +191,17 @@ impl AuthSettings {
         })
     }
 
+    /// Whether people can sign in in another way than that of development mode.
+    #[must_use]
+    pub fn has_sign_in(&self) -> bool {
+        self.providers.iter().any(|provider| match provider {
+            Provider::Access(_) => true,
+            Provider::Oidc(oidc) => oidc.client.is_some(),
+            Provider::OAuth(oauth) => oauth.owner.is_some(),
+            Provider::Dev(_) | Provider::Keys(_) => false,
+        })
+    }
+
     /// Whether API keys are taken.
     #[must_use]
     pub fn has_keys(&self) -> bool {
