@@ -63,7 +63,7 @@ pub struct OAuthSettings {
 pub struct Owner {
     /// `OWNER_ACCOUNT`
     pub account: String,
-    /// `ORGANIZATION`
+    /// `ORGANIZATION_NAME`
     pub organization: String,
     /// `OWNER_PASSPHRASE_HASH`
     pub passphrase: PassphraseHash,

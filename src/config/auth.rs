@@ -43,9 +43,9 @@ pub(super) fn parse_auth(vars: &impl Vars) -> Result<AuthSettings, SettingsError
             return Err(invalid(name, &format!("it belongs to the mode \"{mode}\", which AUTH_MODE does not have")));
         }
     }
-    let organization = vars.text("ORGANIZATION");
+    let organization = vars.text("ORGANIZATION_NAME");
     if organization.as_ref().is_some_and(|name| !is_name(name)) {
-        return Err(invalid("ORGANIZATION", "use at most 200 characters"));
+        return Err(invalid("ORGANIZATION_NAME", "use at most 200 characters"));
     }
     let providers = modes.iter().map(|mode| match mode.as_str() {
         "dev" => Ok(Provider::Dev(DevMode { require_token: vars.flag("DEV_REQUIRE_TOKEN")? })),
@@ -115,7 +115,7 @@ fn parse_access(vars: &impl Vars, organization: Option<&str>) -> Result<AccessSe
     let issuer = safe_url("ACCESS_TEAM_DOMAIN", &text)?.origin().ascii_serialization();
     if organization.is_none() {
         let advice = "AUTH_MODE has \"access\", whose tokens name no organization: say which one its people belong to.";
-        return Err(missing("ORGANIZATION", advice));
+        return Err(missing("ORGANIZATION_NAME", advice));
     }
     let advice = "AUTH_MODE has \"access\": set it to the Application Audience (AUD) Tag of the Access application.";
     let audiences = required_list(vars, "ACCESS_AUDIENCE", advice)?;
@@ -138,7 +138,7 @@ fn parse_oidc(vars: &impl Vars, organization: Option<&str>) -> Result<OidcSettin
     let organization_claim = vars.text("OIDC_ORGANIZATION_CLAIM");
     if organization_claim.is_none() && organization.is_none() {
         let advice = "AUTH_MODE has \"oidc\": set it to the organization of all its accounts, or OIDC_ORGANIZATION_CLAIM to the claim that names it.";
-        return Err(missing("ORGANIZATION", advice));
+        return Err(missing("ORGANIZATION_NAME", advice));
     }
     let admin = match (vars.text("OIDC_ADMIN_CLAIM"), vars.text("OIDC_ADMIN_VALUE")) {
         (None, None) => None,
@@ -190,7 +190,7 @@ fn parse_keys(vars: &impl Vars, organization: Option<&str>) -> Result<KeySetting
         return Err(invalid("COUNTERSIGN_ADMIN_KEY", "use letters, digits and punctuation without spaces"));
     }
     let advice = "COUNTERSIGN_ADMIN_KEY is set: say which organization it administers.";
-    let organization = organization.ok_or_else(|| missing("ORGANIZATION", advice))?;
+    let organization = organization.ok_or_else(|| missing("ORGANIZATION_NAME", advice))?;
     Ok(KeySettings { admin: Some((hash_admin_key(&key), organization.to_owned())) })
 }
 
@@ -208,7 +208,7 @@ fn parse_oauth(vars: &impl Vars, organization: Option<&str>) -> Result<OAuthSett
             let passphrase = PassphraseHash::parse(&text)
                 .ok_or_else(|| invalid("OWNER_PASSPHRASE_HASH", "use what `npm run passphrase` prints"))?;
             let advice = "OWNER_PASSPHRASE_HASH is set: say what the owner's organization is called, for example home.";
-            let organization = organization.ok_or_else(|| missing("ORGANIZATION", advice))?.to_owned();
+            let organization = organization.ok_or_else(|| missing("ORGANIZATION_NAME", advice))?.to_owned();
             let account = vars.text("OWNER_ACCOUNT").unwrap_or_else(|| "owner".to_owned());
             if !is_name(&account) {
                 return Err(invalid("OWNER_ACCOUNT", "use at most 200 characters"));
