@@ -2,7 +2,7 @@
 // The person is development mode's, dev@dev, or the owner with a passphrase.
 
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
+import { randomBytes, scryptSync } from "node:crypto";
 import { after, before, test } from "node:test";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -325,6 +325,64 @@ test("a grant survives a restart, and no token is in storage or in the log", asy
     for (const secret of [first.access_token, first.refresh_token, second.body.refresh_token]) {
       assert.ok(!rows.includes(secret) && !own.output().includes(secret));
     }
+  } finally {
+    gateway = before;
+    await own.stop();
+  }
+});
+
+test("an owner signs in with a passphrase, and whoever guesses is stopped", async () => {
+  const hashOf = (passphrase) => {
+    const salt = randomBytes(16);
+    const hash = scryptSync(passphrase, salt, 32, { N: 2 ** 14, r: 8, p: 1, maxmem: 2 ** 28 });
+    return ["scrypt", 14, 8, 1, salt.toString("base64url"), hash.toString("base64url")].join(":");
+  };
+  const vars = { COUNTERSIGN_SECRET_KEY: VARS.COUNTERSIGN_SECRET_KEY, AUTH_MODE: "oauth", ORGANIZATION_NAME: "home" };
+  const own = await startGateway({ vars: { ...vars, OWNER_PASSPHRASE_HASH: hashOf("correct horse battery staple"), DEMO: "true" } });
+  const before = gateway;
+  try {
+    gateway = own;
+    const client = await register();
+    const url = authorizeUrl(client.client_id);
+    const sent = await own.fetch(url, { redirect: "manual" });
+    assert.equal(sent.status, 303);
+    const form = await own.fetch(sent.headers.get("location"));
+    assert.equal(form.headers.get("cross-origin-opener-policy"), null);
+    const returnTo = hidden(await form.text(), "return_to").replaceAll("&#38;", "&");
+    assert.equal(returnTo, url);
+    const signIn = (passphrase, headers = {}) =>
+      post("/sign-in", { passphrase, return_to: returnTo }, { origin: origin(), "cf-connecting-ip": "192.0.2.1", ...headers });
+
+    assert.equal((await signIn("correct horse battery staple", { origin: "https://evil.example" })).status, 403);
+    for (const wrong of ["", "correct horse battery stapl", "x".repeat(2_000), "Correct horse battery staple"]) {
+      assert.equal((await signIn(wrong)).status, 403, wrong);
+    }
+    const signedIn = await signIn("correct horse battery staple");
+    assert.equal(signedIn.status, 303);
+    assert.equal(signedIn.headers.get("location"), url);
+    const set = signedIn.headers.get("set-cookie");
+    for (const attribute of [/^__Host-countersign=/, /; Secure/, /; HttpOnly/, /; SameSite=Lax/, /; Path=\//]) assert.match(set, attribute);
+    const cookie = set.split(";")[0];
+
+    const target = await answer(url, "allow", { cookie });
+    const { status, body } = await exchange(client, target.searchParams.get("code"));
+    assert.equal(status, 200);
+    assert.equal((await initialize(body.access_token)).status, 200);
+    assert.equal((await own.fetch("/", { headers: { cookie: `${cookie}x` }, redirect: "manual" })).status, 303, "a forged cookie is nobody's");
+
+    // The sign-in above forgave what had failed. Five tries more, and it waits; from elsewhere it does not.
+    const tries = await Promise.all(Array.from({ length: 8 }, () => signIn("a guess of somebody")));
+    assert.deepEqual(tries.map((response) => response.status).sort(), [403, 403, 403, 403, 403, 429, 429, 429]);
+    const limited = await signIn("correct horse battery staple");
+    assert.equal(limited.status, 429);
+    assert.ok(Number(limited.headers.get("retry-after")) > 0);
+    assert.equal((await signIn("correct horse battery staple", { "cf-connecting-ip": "198.51.100.7" })).status, 303);
+    assert.ok(!own.output().includes("correct horse"));
+
+    // A new passphrase signs out whoever knew the old one.
+    own.vars = { ...own.vars, OWNER_PASSPHRASE_HASH: hashOf("another passphrase of the owner") };
+    await own.restart();
+    assert.equal((await own.fetch("/", { headers: { cookie }, redirect: "manual" })).status, 303);
   } finally {
     gateway = before;
     await own.stop();
