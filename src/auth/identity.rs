@@ -22,7 +22,7 @@ pub enum Belongs {
     To(String),
     /// It should name one, and does not.
     Nowhere,
-    /// It is of a kind that names none: `ORGANIZATION` says.
+    /// It is of a kind that names none: `ORGANIZATION_NAME` says.
     AsSet,
 }
 

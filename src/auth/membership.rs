@@ -11,7 +11,7 @@ pub const DIRECTORY_BYTES: usize = 64 << 10;
 /// What the variables say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MembershipRules {
-    /// `ORGANIZATION`: of identities that name none.
+    /// `ORGANIZATION_NAME`: of identities that name none.
     pub organization: Option<String>,
     /// `ADMINS`
     pub admins: Names,
@@ -164,7 +164,7 @@ mod tests {
         let nowhere = decide_membership(identity("ann", None, false), &MembershipRules::default()).unwrap_err();
         assert_eq!((nowhere.account.as_str(), nowhere.organization), ("ann", None));
         assert!(decide_membership(identity("ann", Some("b"), false), &MembershipRules::default()).is_ok());
-        // ORGANIZATION is not for those whose token should have named one.
+        // ORGANIZATION_NAME is not for those whose token should have named one.
         let removed = Identity { organization: Belongs::Nowhere, ..identity("ann@acme.example", None, false) };
         assert_eq!(decide(removed), None);
     }

@@ -12,7 +12,7 @@ use super::{DevMode, Principal, Purpose};
 pub struct AuthSettings {
     /// `AUTH_MODE`: tried in this order.
     pub providers: Vec<Provider>,
-    /// `ORGANIZATION`, `ADMINS`, `MEMBERS`
+    /// `ORGANIZATION_NAME`, `ADMINS`, `MEMBERS`
     pub membership: MembershipRules,
     /// `DIRECTORY_URL`
     pub directory: Option<Directory>,

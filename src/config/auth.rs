@@ -300,15 +300,15 @@ mod tests {
         ("AUTH_MODE", "oidc"),
         ("OIDC_ISSUER", "https://id.example"),
         ("OIDC_AUDIENCE", "gw"),
-        ("ORGANIZATION", "acme"),
+        ("ORGANIZATION_NAME", "acme"),
     ];
     const ACCESS: Pairs<'_> = &[
         ("AUTH_MODE", "access"),
         ("ACCESS_TEAM_DOMAIN", "team"),
         ("ACCESS_AUDIENCE", "a,b"),
-        ("ORGANIZATION", "acme"),
+        ("ORGANIZATION_NAME", "acme"),
     ];
-    const KEYS: Pairs<'_> = &[("AUTH_MODE", "keys"), ("COUNTERSIGN_ADMIN_KEY", STRONG), ("ORGANIZATION", "acme")];
+    const KEYS: Pairs<'_> = &[("AUTH_MODE", "keys"), ("COUNTERSIGN_ADMIN_KEY", STRONG), ("ORGANIZATION_NAME", "acme")];
 
     /// `base`, with other values for some names; an empty one takes a name away.
     fn with<'p>(base: Pairs<'p>, changes: Pairs<'p>) -> Vec<(&'p str, &'p str)> {
@@ -328,7 +328,7 @@ mod tests {
             (OIDC, &[("OIDC_ISSUER", "https://id.example?x")], "OIDC_ISSUER"),
             (OIDC, &[("OIDC_AUDIENCE", "")], "OIDC_AUDIENCE"),
             (OIDC, &[("OIDC_AUDIENCE", " , ")], "OIDC_AUDIENCE"),
-            (OIDC, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (OIDC, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
             (OIDC, &[("OIDC_ADMIN_CLAIM", "roles")], "OIDC_ADMIN_VALUE"),
             (OIDC, &[("OIDC_ADMIN_VALUE", "boss")], "OIDC_ADMIN_CLAIM"),
             (OIDC, &[("OIDC_CLIENT_ID", "c"), ("COUNTERSIGN_SECRET_KEY", STRONG)], "OIDC_CLIENT_SECRET"),
@@ -360,11 +360,11 @@ mod tests {
             (ACCESS, &[("ACCESS_TEAM_DOMAIN", "http://team.example")], "ACCESS_TEAM_DOMAIN"),
             (ACCESS, &[("ACCESS_AUDIENCE", "")], "ACCESS_AUDIENCE"),
             (ACCESS, &[("ACCESS_MCP_AUDIENCE", "b")], "ACCESS_MCP_AUDIENCE"),
-            (ACCESS, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (ACCESS, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
             (ACCESS, &[("OIDC_ISSUER", "https://id.example")], "OIDC_ISSUER"),
             (KEYS, &[("COUNTERSIGN_ADMIN_KEY", "secret")], "COUNTERSIGN_ADMIN_KEY"),
             (KEYS, &[("COUNTERSIGN_ADMIN_KEY", "k3Jw0Zl8m1QxT5v9 YbN2sRcU7eHgPa4D")], "COUNTERSIGN_ADMIN_KEY"),
-            (KEYS, &[("ORGANIZATION", "")], "ORGANIZATION"),
+            (KEYS, &[("ORGANIZATION_NAME", "")], "ORGANIZATION_NAME"),
         ] {
             let message = parse(&with(base, changes)).unwrap_err().to_string();
             assert!(message.contains(&format!("variable {named} ")), "{changes:?}: {message}");
@@ -377,12 +377,12 @@ mod tests {
         for vars in [
             with(OIDC, &[]),
             with(OIDC, &[("OIDC_ISSUER", "http://127.0.0.1:9")]),
-            with(OIDC, &[("ORGANIZATION", ""), ("OIDC_ORGANIZATION_CLAIM", "org")]),
+            with(OIDC, &[("ORGANIZATION_NAME", ""), ("OIDC_ORGANIZATION_CLAIM", "org")]),
             with(OIDC, &[("OIDC_ORGANIZATION_CLAIM", "org")]),
             with(OIDC, &[("OIDC_CLIENT_ID", "c"), ("OIDC_CLIENT_SECRET", "s"), ("COUNTERSIGN_SECRET_KEY", STRONG)]),
             with(ACCESS, &[("ACCESS_MCP_AUDIENCE", "c")]),
             with(KEYS, &[]),
-            with(KEYS, &[("COUNTERSIGN_ADMIN_KEY", ""), ("ORGANIZATION", "")]),
+            with(KEYS, &[("COUNTERSIGN_ADMIN_KEY", ""), ("ORGANIZATION_NAME", "")]),
             with(OIDC, &[("AUTH_MODE", "keys, oidc,dev")]),
         ] {
             assert!(parse(&vars).is_ok(), "{vars:?}: {:?}", parse(&vars));
