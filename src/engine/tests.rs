@@ -1,7 +1,9 @@
 //! Single transitions, as stories: what one input leads to.
 
+mod questions;
 mod timers;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
@@ -94,7 +96,10 @@ impl Story {
     fn accept_all(&mut self, pause: &str) -> Result<Vec<Effect>, DecisionError> {
         let row = self.execution.pause(pause).unwrap().clone();
         let digest = self.execution.digest_of_pause(&row, self.now);
-        self.decide(pause, PauseTarget::All { digest, verdict: Verdict::Accept, reason: None })
+        self.decide(
+            pause,
+            PauseTarget::All { digest, verdict: Verdict::Accept, reason: None, contents: BTreeMap::new() },
+        )
     }
 
     fn restart(&mut self) {
@@ -172,7 +177,7 @@ fn invokes(effects: &[Effect]) -> Vec<u32> {
 }
 
 fn item(seq: u32, digest: &str, verdict: Verdict) -> DecisionItem {
-    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None }
+    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None, content: None }
 }
 
 #[test]
@@ -226,7 +231,10 @@ fn the_first_decision_wins_and_a_second_is_told() {
     story.accept_all(&pause).unwrap();
     let row = story.execution.pause(&pause).unwrap().clone();
     let digest = story.execution.digest_of_pause(&row, story.now);
-    let second = story.decide(&pause, PauseTarget::All { digest, verdict: Verdict::Decline, reason: None });
+    let second = story.decide(
+        &pause,
+        PauseTarget::All { digest, verdict: Verdict::Decline, reason: None, contents: BTreeMap::new() },
+    );
     let Err(DecisionError::AlreadyDecided { seq: 0, decision }) = second else { panic!("{second:?}") };
     assert_eq!(decision.verdict, Verdict::Accept);
 }
@@ -234,7 +242,12 @@ fn the_first_decision_wins_and_a_second_is_told() {
 #[test]
 fn a_decision_on_something_else_than_was_shown_changes_nothing() {
     for target in [
-        PauseTarget::All { digest: "stale".to_owned(), verdict: Verdict::Accept, reason: None },
+        PauseTarget::All {
+            digest: "stale".to_owned(),
+            verdict: Verdict::Accept,
+            reason: None,
+            contents: BTreeMap::new(),
+        },
         PauseTarget::Items(vec![item(0, "stale", Verdict::Accept)]),
         PauseTarget::Items(vec![item(7, "d0", Verdict::Accept)]),
         PauseTarget::Items(vec![]),
@@ -541,6 +554,7 @@ fn call_row_format_unchanged() {
         result: None,
         order: None,
         settled_at: None,
+        questions: Vec::new(),
     };
     let text = concat!(
         r#"{"seq":3,"address":"a.b","arguments":"{\"x\":1}","line":7,"status":"waiting","issuedAt":5,"#,

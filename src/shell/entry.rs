@@ -208,6 +208,7 @@ async fn route(
         ["sign-in"] => pages::sign_in(request, &edge).await,
         ["assets", ..] => pages::asset(&path),
         ["resume", execution] => pages::approval(request, &edge, execution).await,
+        ["sessions", session] => pages::history(request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions"] => super::approval_api::history(&request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions", execution] => {
             super::approval_api::read(&request, &edge, session, execution).await
