@@ -433,6 +433,27 @@ fn limits_have_errors_of_their_own() {
 }
 
 #[test]
+fn what_other_programs_of_the_session_hold_counts_for_the_journal() {
+    let mut story = Story::start();
+    story.execution.limit_journal(13);
+    story.turn(&[("a.x", "{\"a\":1}")], None);
+    assert_eq!(story.error_code(), "journal_full", "arguments are kept twice");
+
+    let mut story = Story::start();
+    story.turn(&[("a.x", "{}")], None);
+    story.resolve(0, false, "d");
+    story.execution.limit_journal(20);
+    story.settle(0, "\"0123456789\"");
+    assert!(story.execution.call(0).unwrap().result.as_ref().unwrap().contains("journal_full"));
+    // Others ended: there is room again.
+    story.execution.limit_journal(1_000);
+    story.turn(&[("a.x", "{}")], None);
+    story.resolve(1, false, "d");
+    story.settle(1, "\"0123456789\"");
+    assert_eq!(story.execution.call(1).unwrap().result.as_deref(), Some(r#"{"ok":true,"data":"0123456789"}"#));
+}
+
+#[test]
 fn a_call_that_begins_to_wait_later_is_reported_with_what_waits_still() {
     let mut story = Story::start();
     story.turn(&[("a.x", "{}"), ("a.y", "{}")], None);

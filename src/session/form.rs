@@ -59,8 +59,8 @@ pub enum Kind {
         format: Option<TextFormat>,
         /// Characters at least.
         least: usize,
-        /// Characters at most.
-        most: usize,
+        /// Characters at most, where the tool says so; never more than a page takes.
+        most: Option<usize>,
         /// The proposed value.
         default: Option<String>,
     },
@@ -215,7 +215,8 @@ impl Field {
                 if length < *least {
                     return wrong(format!("needs {least} characters at least."));
                 }
-                if length > *most {
+                let most = most.unwrap_or(TEXT);
+                if length > most {
                     return wrong(format!("may have {most} characters at most."));
                 }
                 match format {
@@ -343,7 +344,7 @@ fn kind_of(schema: &Value) -> Option<Kind> {
             None => Kind::Text {
                 format: schema.get("format").and_then(Value::as_str).and_then(TextFormat::parse),
                 least: size("minLength").unwrap_or(0),
-                most: size("maxLength").unwrap_or(TEXT).min(TEXT),
+                most: size("maxLength").map(|most| most.min(TEXT)),
                 default: default.and_then(text),
             },
         },

@@ -111,7 +111,7 @@ fn field_part(field: &Field, name: String, sent: Option<&[(String, String)]>) ->
                 Some(TextFormat::Uri) => part.kind = ("url", "url"),
                 Some(TextFormat::Date) => part.kind = ("date", "text"),
                 Some(TextFormat::DateTime) => {}
-                None if *most > AREA => part.shape = "area",
+                None if most.is_some_and(|most| most > AREA) => part.shape = "area",
                 None => {}
             }
         }
