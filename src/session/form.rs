@@ -380,12 +380,12 @@ fn options_of(schema: &Value, titled: &str) -> Option<Option<Vec<Choice>>> {
             .collect::<Option<Vec<_>>>()
     });
     let plain = || {
-        let names = schema.get("enumNames").and_then(Value::as_array);
+        let labels = schema.get("enumNames").and_then(Value::as_array);
         schema.get("enum").and_then(Value::as_array).map(|values| {
             let choice = |(place, value): (usize, &Value)| {
                 let value = value.as_str()?.to_owned();
-                let name = names.and_then(|names| names.get(place)).and_then(Value::as_str);
-                Some(Choice { title: name.unwrap_or(&value).to_owned(), value })
+                let title = labels.and_then(|labels| labels.get(place)).and_then(Value::as_str);
+                Some(Choice { title: title.unwrap_or(&value).to_owned(), value })
             };
             values.iter().enumerate().map(choice).collect::<Option<Vec<_>>>()
         })

@@ -120,7 +120,8 @@ Call `tools.<source>.<tool>({ ... })`, or `tools[\"<address>\"]({ ... })`. Wrong
         "What happens when a call needs a person",
         "# Approvals\n\nA call that changes something waits until a person has approved exactly that call. `execute` then answers with `status: \"user_approval_required\"`, an `executionId`, an `approvalUrl` and what is `pending`.\n\n\
 1. Show the `approvalUrl` to the user.\n2. Call `resume({ executionId })`. It waits up to 50 seconds; call it again while it answers the same status.\n3. It answers with the program's result, or with the next pause and its own `executionId`.\n\n\
-Never run the program again while it waits: that would ask for everything twice. A declined call gives the program `{ ok: false, error: { code: \"declined\", reason } }` and the program goes on. Calls made together (`Promise.all`) are asked for together.\n",
+Never run the program again while it waits: that would ask for everything twice. A declined call gives the program `{ ok: false, error: { code: \"declined\", reason } }` and the program goes on. Calls made together (`Promise.all`) are asked for together.\n\n\
+A tool may ask the user something while it carries a call out: the same status, and that call in `pending` has a `question`. The user answers on the same page.\n",
     ),
     (
         "errors",

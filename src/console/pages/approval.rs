@@ -60,6 +60,7 @@ impl Tone {
 
 #[derive(Template)]
 #[template(path = "approval.html")]
+#[expect(clippy::struct_excessive_bools, reason = "each shows one part of the page or not")]
 struct ApprovalTemplate<'a> {
     frame: Frame,
     notice: Option<Html>,

@@ -110,9 +110,8 @@ fn field_part(field: &Field, name: String, sent: Option<&[(String, String)]>) ->
                 Some(TextFormat::Email) => part.kind = ("email", "email"),
                 Some(TextFormat::Uri) => part.kind = ("url", "url"),
                 Some(TextFormat::Date) => part.kind = ("date", "text"),
-                Some(TextFormat::DateTime) => {}
                 None if most.is_some_and(|most| most > AREA) => part.shape = "area",
-                None => {}
+                Some(TextFormat::DateTime) | None => {}
             }
         }
         // Not of the type `number`: a browser sends nothing for what it does not take for one.

@@ -281,15 +281,15 @@ impl Session {
             let forms = open_forms(live, pause);
             for (seq, form) in &forms {
                 let Some(item) = items.iter_mut().find(|item| item.seq == *seq) else { continue };
-                let content = match &decision.content {
-                    Some(content) if forms.len() == 1 => form.content(content),
+                let entered = match &decision.content {
+                    Some(values) if forms.len() == 1 => form.content(values),
                     Some(_) => {
                         Err("several tools ask; only the page can answer each. Show the user the url.".to_owned())
                     }
                     None => Err("content has to be what the user entered, by the names of the fields.".to_owned()),
                 };
-                match content {
-                    Ok(content) => item.content = Some(canonical_json(&Value::Object(content)).into()),
+                match entered {
+                    Ok(values) => item.content = Some(canonical_json(&Value::Object(values)).into()),
                     Err(problem) => return Ok(Relayed::BadAnswer(format!("The answer was not sent: {problem}"))),
                 }
             }
