@@ -7,16 +7,19 @@
 mod approval;
 mod assets;
 mod consent;
+mod history;
 mod json;
 mod markup;
 mod program;
+mod question;
 pub mod text;
 
 use askama::Template;
 
-pub use approval::{Notice, approval_page, conflict_page};
+pub use approval::{Notice, approval_page, bad_answer_page, conflict_page};
 pub use assets::{Asset, asset, page_headers};
 pub use consent::{Consent, consent_headers, consent_page};
+pub use history::history_page;
 use markup::{Html, inline};
 
 /// What all pages have in common.

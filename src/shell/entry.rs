@@ -232,6 +232,7 @@ async fn route(
         ["sign-out"] => authentication::sign_out(&request, &edge),
         ["assets", ..] => pages::asset(&path),
         ["resume", execution] => pages::approval(request, &edge, execution).await,
+        ["sessions", session] => pages::history(request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions"] => super::approval_api::history(&request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions", execution] => {
             super::approval_api::read(&request, &edge, session, execution).await

@@ -2,7 +2,9 @@
 
 use worker::{Method, Request, Response, ResponseBuilder};
 
-use super::approval_api::{DECISION_LIMIT, REASON_LIMIT, Sent, from_own_page, load, problem_text, send_decision};
+use super::approval_api::{
+    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, from_own_page, load, load_history, problem_text, send_decision, send_stop,
+};
 use super::authentication;
 use super::entry::{Edge, api_error};
 use super::http::{header, read_body};
@@ -10,7 +12,7 @@ use super::sandbox::loader;
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
 use crate::console::pages as html;
-use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, SentField};
 use crate::protocol::errors::WireError;
 
 pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
@@ -178,11 +180,53 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Sent::Decided(view) => {
                     redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id))
                 }
+                Sent::Refused { status: 400, problem, view } if problem.get("code") == Some(&"bad_answer".into()) => {
+                    page(400, html::bad_answer_page(&view, &name, &problem_text(&problem), &fields))
+                }
                 Sent::Refused { status: 400, problem, .. } => {
                     message(400, "That cannot be done", &problem_text(&problem))
                 }
                 Sent::Refused { status, view, .. } => page(status, html::conflict_page(&view, &name)),
                 Sent::Failed(error) => error_page(&error),
+            }
+        }
+        Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Options
+        | Method::Connect
+        | Method::Trace
+        | Method::Report => api_error(&WireError::method_not_allowed()),
+    }
+}
+
+/// `GET` and `POST /sessions/<id>`: what the programs of a session did; the form stops one.
+pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str) -> worker::Result<Response> {
+    let person = match person(&request, edge).await {
+        Ok(person) => person,
+        Err(error) => return not_signed_in(&request, edge, &error),
+    };
+    let name = name_of(&person);
+    match request.method() {
+        Method::Get | Method::Head => match load_history(edge, person, session).await? {
+            Ok(view) => page(200, html::history_page(session, &serde_json::from_value(view)?, &name)),
+            Err(error) => error_page(&error),
+        },
+        Method::Post => {
+            if !from_own_page(&request, edge) {
+                return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
+            }
+            let fields = match read_form(&mut request).await {
+                Ok(fields) => fields,
+                Err(error) => return error_page(&error),
+            };
+            let (Some("stop"), Some(execution)) = (field(&fields, "action"), field(&fields, "execution")) else {
+                return message(400, "That cannot be done", "The form was incomplete. Go back and try again.");
+            };
+            match send_stop(edge, person, session, execution, None).await? {
+                // One that had ended already is shown as that.
+                Stopped::Done | Stopped::Refused { .. } => redirect(&format!("/sessions/{session}")),
+                Stopped::Failed(error) => error_page(&error),
             }
         }
         Method::Put
@@ -225,7 +269,8 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
     if let Some(verdict) = Verdict::parse(action) {
         let digest = field(fields, "digest").unwrap_or_default().to_owned();
         let reason = reason_of(fields, "reason");
-        return Some(DecisionRequest { all: Some(DecisionOnAll { digest, verdict, reason }), items: Vec::new() });
+        let all = DecisionOnAll { digest, verdict, reason, content: None };
+        return Some(DecisionRequest { all: Some(all), items: Vec::new(), form: Some(sent_fields(fields)) });
     }
     if action != "items" {
         return None;
@@ -243,7 +288,17 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
             digest: field(fields, &format!("digest-{call}")).unwrap_or_default().to_owned(),
             verdict,
             reason: reason_of(fields, &format!("reason-{call}")).or_else(|| reason_of(fields, "reason")),
+            content: None,
         });
     }
-    (!items.is_empty()).then_some(DecisionRequest { all: None, items })
+    (!items.is_empty()).then_some(DecisionRequest { all: None, items, form: Some(sent_fields(fields)) })
+}
+
+/// The fields of what tools ask: `field-<call>-<place>`.
+fn sent_fields(fields: &Fields) -> Vec<SentField> {
+    let sent = |(name, text): &(String, String)| {
+        let (call, place) = name.strip_prefix("field-")?.split_once('-')?;
+        Some(SentField { call: call.parse().ok()?, place: place.parse().ok()?, text: text.clone() })
+    };
+    fields.iter().filter_map(sent).collect()
 }
