@@ -65,6 +65,7 @@ impl OrganizationDurableObject {
             self.import_demo()?;
         }
         self.import_own_api()?;
+        self.forget_old_imports()?;
         self.prepared.set(true);
         Ok(())
     }
