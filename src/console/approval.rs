@@ -285,11 +285,10 @@ pub fn decision_view(decision: &Decision) -> DecisionView {
 
 fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemView {
     let question = question_in(execution, pause, call);
-    let state = match item_state(call) {
-        // The tool that asked is gone with the object that it asked.
-        ItemState::Waiting if call.status == CallStatus::Sent && !execution.asks(call) => ItemState::Sent,
-        state => state,
-    };
+    let state = item_state(call);
+    // The tool that asked is gone with the object that it asked.
+    let is_gone = state == ItemState::Waiting && call.status == CallStatus::Sent && !execution.asks(call);
+    let state = if is_gone { ItemState::Sent } else { state };
     let decision = match question {
         Some(question) => question.decision.as_ref(),
         None => call.decision.as_ref(),
