@@ -5,6 +5,8 @@ import { median } from "./statistics.mjs";
 /** `least` must be reached, `aim` is what is wanted. */
 const AGAINST_MCP_AGENT = { least: 3, aim: 4.5 };
 const AGAINST_BARE = { least: 0.6, aim: 0.85 };
+const AGAINST_CODEMODE = 1;
+const REPLAY = 2;
 const OBJECT_REQUESTS = 1;
 const ROWS_WRITTEN = 0;
 /** What a request may cost more with the most sessions than with one. */
@@ -44,7 +46,7 @@ export function growth(cells) {
 const leastCpu = ({ cpuRounds }) => Math.min(...cpuRounds);
 
 /** The goals as `[{goal, measured, met, aim}]`; `met` is undefined for what was not measured, `aim` is whether it is as wanted. */
-export function judge({ cells, counts }) {
+export function judge({ cells, counts, programs }) {
   const calls = cells.filter(({ operation }) => operation === "tools/call");
   // By throughput and by processor time: on a machine that is busy with other things the first may flatter.
   const lowest = (name) => {
@@ -58,6 +60,8 @@ export function judge({ cells, counts }) {
     atLeast("tools/call by McpAgent, where it is lowest", lowest("mcp-agent"), AGAINST_MCP_AGENT),
     atLeast("tools/call by the bare object, where it is lowest", lowest("bare"), AGAINST_BARE),
     atMost(`cost of a tools/call with ${grown?.to ?? "many"} sessions by that with ${grown?.from ?? "one"}`, factor, GROWTH),
+    atMost("time of a program with one call by that of codemode's executor", programs?.ratios.execute, AGAINST_CODEMODE),
+    atMost("time of a replay of 100 settled calls by that of a program without calls", programs?.ratios.replay, REPLAY),
     ...counted.flatMap(([name, { objectRequests, rowsWritten }]) => [
       atMost(`Durable Object requests for a ${name}`, objectRequests, OBJECT_REQUESTS),
       atMost(`rows written by a ${name}`, rowsWritten, ROWS_WRITTEN),

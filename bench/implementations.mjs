@@ -14,15 +14,19 @@ const workerFile = (name) => join(FOLDER, "workers", name);
 /** In the order of a round. */
 export const IMPLEMENTATIONS = ["bare", "mcp-agent", "countersign"];
 
-/** The Worker `name`; `bundle` is the folder with Countersign's index.js and index_bg.wasm. */
-export async function workerOf(name, { bundle, counting = false }) {
+/** The Worker `name` (`codemode` too, which only runs programs); `bundle` is the folder with Countersign's index.js and index_bg.wasm. */
+export async function workerOf(name, { bundle, counting = false, vars = {} }) {
   switch (name) {
     case "bare":
       return javaScriptWorker(name, { className: "BareDurableObject", contents: readFileSync(workerFile("bare.js"), "utf8") });
     case "mcp-agent":
       return javaScriptWorker(name, { className: "EchoAgent", contents: await bundled(workerFile("mcp-agent.js")), flags: ["nodejs_compat"] });
+    case "codemode": {
+      const { workerLoaders } = await loadBindings();
+      return { ...(await javaScriptWorker(name, { contents: await bundled(workerFile("codemode.js")), flags: ["nodejs_compat"] })), workerLoaders };
+    }
     case "countersign":
-      return countersign(bundle, counting);
+      return countersign(bundle, counting, vars);
     default:
       throw new Error(`there is no implementation ${name}`);
   }
@@ -37,7 +41,7 @@ async function javaScriptWorker(name, { className, contents, flags = [] }) {
     compatibilityFlags: flags,
     modulesRoot: FOLDER,
     modules: [{ type: "ESModule", path: join(FOLDER, `${name}.js`), contents }],
-    durableObjects: keptInMemory({ SESSION: { className, useSQLite: true } }),
+    durableObjects: className ? keptInMemory({ SESSION: { className, useSQLite: true } }) : {},
   };
 }
 
@@ -59,7 +63,7 @@ async function bundled(entry) {
   return outputFiles[0].text;
 }
 
-async function countersign(bundle, counting) {
+async function countersign(bundle, counting, vars) {
   const options = await loadBindings();
   const durableObjects = keptInMemory(options.durableObjects);
   const own = [
@@ -69,7 +73,7 @@ async function countersign(bundle, counting) {
   const classes = Object.values(options.durableObjects).map(({ className }) => className);
   return {
     ...options,
-    bindings: { ...options.bindings, AUTH_MODE: "dev", DEV_REQUIRE_TOKEN: "true" },
+    bindings: { ...options.bindings, AUTH_MODE: "dev", DEV_REQUIRE_TOKEN: "true", ...vars },
     durableObjects,
     modulesRoot: bundle,
     modules: counting ? [...countingModules(bundle, classes), ...own] : own,

@@ -10,11 +10,12 @@ const CLIENT_LIMIT = 0.85;
 const LEAST_BUSY = 0.9;
 const MANY_SESSIONS = 500;
 
-export function print({ cells, memory, counts, goals, gaveUp }) {
+export function print({ cells, memory, counts, programs, goals, gaveUp }) {
   for (const cell of cells) printCell(cell);
   printDisturbance(cells);
   printGrowth(growth(cells));
   printMemory(memory);
+  if (programs) printPrograms(programs);
   if (counts) printCounts(counts);
   for (const [name, why] of Object.entries(gaveUp)) console.log(`\n${yellow(`${name} gave up ${why}`)}`);
   console.log(`\n${bold("Goals")}`);
@@ -73,6 +74,16 @@ function printCounts({ method, operations }) {
   }
 }
 
+function printPrograms({ codemode, countersign, cold, replay, settled, ratios }) {
+  console.log(`\n${bold("Programs")} ${dim("(ms, each in an isolate of its own)")}`);
+  const line = (what, { median, p95 }) => console.log(`   ${what.padEnd(36)} p50 ${median.toFixed(1).padStart(7)}   p95 ${p95.toFixed(1).padStart(7)}`);
+  line("codemode, one call", codemode);
+  line("countersign, one call", countersign);
+  line("countersign, no call", cold);
+  line(`countersign, replay of ${settled} calls`, replay);
+  console.log(`   countersign / codemode ${bold(ratios.execute.toFixed(2))}, replay / no call ${bold(ratios.replay.toFixed(2))}`);
+}
+
 const whole = (value) => value.toFixed(0);
 const megabytes = (bytes) => (bytes / 1e6).toFixed(0);
 
@@ -90,7 +101,7 @@ export function addBytesPerSession(memory) {
 }
 
 /** The run for latest.json: no paths, no names of machines, and no more digits than mean something. */
-export function toJson({ run, versions, cells, memory, counts, goals, gaveUp, bytes }) {
+export function toJson({ run, versions, cells, memory, counts, programs, goals, gaveUp, bytes }) {
   return {
     date: new Date().toISOString().slice(0, 10),
     run,
@@ -100,6 +111,7 @@ export function toJson({ run, versions, cells, memory, counts, goals, gaveUp, by
     growth: neat(growth(cells)),
     memoryBytes: neat(memory, 4),
     counts,
+    programs: neat(programs),
     goals: goals.map(({ goal, measured, met, aim }) => ({ goal, measured: rounded(measured), met, aim })),
     gaveUp,
   };

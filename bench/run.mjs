@@ -14,6 +14,7 @@ import { addRatios, judge } from "./goals.mjs";
 import { IMPLEMENTATIONS, workerOf } from "./implementations.mjs";
 import { IN_FLIGHT } from "./load.mjs";
 import { measure, planStages } from "./measure.mjs";
+import { measurePrograms } from "./programs.mjs";
 import { addBytesPerSession } from "./report.mjs";
 import { startServer } from "./server.mjs";
 
@@ -57,13 +58,17 @@ export async function runBenchmark({ bundle, rounds, seconds, levels, operations
     addRatios(measured.cells);
     addBytesPerSession(measured.memory);
 
+    heading(`Running programs: ${rounds} rounds`);
+    const programs = await measurePrograms({ bundle, rounds, say });
+
     heading("Counting what a request costs");
     const counts = await countCosts({ bundle, operations, query, tool });
     return {
       ...measured,
       counts,
+      programs,
       bytes,
-      goals: judge({ cells: measured.cells, counts }),
+      goals: judge({ cells: measured.cells, counts, programs }),
       run: { complete, rounds, seconds, inFlight: IN_FLIGHT, levels, operations, query, tool, throughEntry, processors: availableParallelism() },
       versions: versions(bundle),
     };
@@ -75,13 +80,14 @@ export async function runBenchmark({ bundle, rounds, seconds, levels, operations
 function versions(bundle) {
   const version = (...path) => JSON.parse(readFileSync(join(ROOT, ...path, "package.json"), "utf8")).version;
   const installed = (name) => version("node_modules", name);
-  const compared = (name) => version("bench", "node_modules", name);
+  const compared = (...name) => version("bench", "node_modules", ...name);
   return {
     countersign: version(),
     commit: commit(),
     // A bundle that somebody names need not be of that commit.
     bundle: createHash("sha256").update(readFileSync(join(bundle, "index_bg.wasm"))).digest("hex").slice(0, 16),
     agents: compared("agents"),
+    "@cloudflare/codemode": compared("@cloudflare", "codemode"),
     "@modelcontextprotocol/sdk": compared("@modelcontextprotocol/sdk"),
     workerd: installed("workerd"),
     miniflare: installed("miniflare"),

@@ -80,6 +80,11 @@ pub enum Operation {
         /// The pause.
         pause: String,
     },
+    /// A person ends a program, whatever it does; the body is a [`StopRequest`].
+    Stop {
+        /// The execution, by its own id.
+        execution: String,
+    },
     /// What the session's programs did, newest first.
     History {
         /// What the page before this one ended with.
@@ -197,6 +202,7 @@ impl Operation {
             Self::History { after } => ("history", after.as_deref()),
             Self::View { pause } => ("view", Some(pause)),
             Self::Decide { pause } => ("decide", Some(pause)),
+            Self::Stop { execution } => ("stop", Some(execution)),
             Self::Resume { pause } => ("resume", Some(pause)),
         }
     }
@@ -210,6 +216,7 @@ impl Operation {
             "history" => Self::History { after: Some(pause).filter(|after| !after.is_empty()) },
             "view" => Self::View { pause },
             "decide" => Self::Decide { pause },
+            "stop" => Self::Stop { execution: pause },
             "resume" => Self::Resume { pause },
             _ => return None,
         })
@@ -265,6 +272,16 @@ pub struct RelayedDecision {
     pub verdict: Verdict,
     /// Why.
     pub reason: Option<String>,
+    /// What the user entered, where one call asks that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+}
+
+/// Why a person ends a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// In the person's words.
+    pub reason: Option<String>,
 }
 
 /// A decision on its way to the session object.
@@ -274,17 +291,34 @@ pub struct DecisionRequest {
     pub all: Option<DecisionOnAll>,
     /// For single calls.
     pub items: Vec<DecisionOnCall>,
+    /// It comes from a page, with these fields of calls that ask something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Vec<SentField>>,
+}
+
+/// One field of a page's form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentField {
+    /// The call that asks.
+    pub call: u32,
+    /// The place of the field in its form, from 0.
+    pub place: usize,
+    /// What the person entered.
+    pub text: String,
 }
 
 /// One answer for everything that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionOnAll {
-    /// Digest of all that was shown.
+    /// Digest of all that was shown. Empty with cancel: the program ends, whatever it does.
     pub digest: String,
     /// The answer.
     pub verdict: Verdict,
     /// Why.
     pub reason: Option<String>,
+    /// What the person entered, where one call asks that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
 }
 
 /// The answer for one call.
@@ -298,6 +332,9 @@ pub struct DecisionOnCall {
     pub verdict: Verdict,
     /// Why.
     pub reason: Option<String>,
+    /// What the person entered, where the call asks that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
 }
 
 /// A question of a session to the organization object.
@@ -665,6 +702,7 @@ mod tests {
             Operation::History { after: Some(nasty.clone()) },
             Operation::View { pause: nasty.clone() },
             Operation::Decide { pause: "p".to_owned() },
+            Operation::Stop { execution: "e".to_owned() },
             Operation::Resume { pause: String::new() },
         ] {
             let context = Context {

@@ -82,6 +82,31 @@ test("cancel ends the program and sends nothing", async () => {
   assert.equal(await deletes(), 0);
 });
 
+test("a program that sleeps or runs is cancelled without a digest, by a pause or by its own id", async () => {
+  const { session, execute, resume, approver, deletes } = await scene();
+  const asleep = await execute("await sleep(3_600_000); return await tools.demo.deleteItem({ id: 'item-1' })");
+  assert.equal(asleep.status, "sleeping");
+  const pause = { ...asleep, sessionId: session.id };
+  const decided = await decide(gateway, pause, { action: "cancel", reason: "enough" }, approver);
+  assert.deepEqual([decided.status, decided.body.structured.status], [200, "canceled"]);
+  assert.equal((await resume(asleep)).error.code, "cancelled");
+  assert.equal((await shownPause(gateway, pause, approver)).structured.stopped.reason, "enough");
+  assert.equal((await decide(gateway, pause, { action: "cancel" }, approver)).status, 409);
+
+  const history = async () => (await (await gateway.fetch(`/api/mcp-sessions/${session.id}/executions`, { headers: { authorization: `Bearer ${approver.token}` } })).json()).structured.executions;
+  const running = execute("for (;;) await sleep(100)");
+  const { id } = await waitFor(async () => (await history()).find(({ endedAt }) => endedAt === null));
+  const own = { executionId: id, sessionId: session.id };
+  assert.equal((await decide(gateway, own, { action: "accept", digest: "0".repeat(64) }, approver)).status, 400);
+  assert.equal((await decide(gateway, own, { action: "cancel" }, { token: devToken({ account: "eve", organization: "elsewhere", roles: ["approver"] }) })).status, 403);
+  assert.equal((await decide(gateway, own, { action: "cancel" }, approver)).status, 200);
+  assert.equal((await running).error.code, "cancelled");
+  assert.equal((await decide(gateway, own, { action: "cancel" }, approver)).status, 409);
+  const [stopped] = await history();
+  assert.deepEqual([stopped.status, stopped.stopped.by], ["cancelled", "ada"]);
+  assert.equal(await deletes(), 0);
+});
+
 test("three gated calls are one pause, decided one by one in any order", async () => {
   const { execute, resume, deletes, approver } = await scene();
   const pause = await execute(DELETE_THREE);

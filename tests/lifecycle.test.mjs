@@ -374,6 +374,31 @@ test("storage of layout 1 opens: the session works, its approval is decided, its
   assert.deepEqual(own.logs("mcp_internal_error"), []);
 });
 
+test("storage of layout 2 opens: a question that the client was asked is answered, and the call is made once", async (t) => {
+  const own = await startOnOwnState(t, { RESUME_WAIT_MS: "5000", EXECUTION_RECOVERY_MS: "500", FORM_DECISIONS: "allow" });
+  const { session, executionId } = await openDump(own, new URL("./fixtures/session-v2.sql", import.meta.url));
+  const [answer] = await readAgain(session, "1-0");
+  assert.deepEqual([answer.id, answer.result.structuredContent.result], [2, "demo.deleteItem"]);
+
+  // The question comes again with the stream, then what its answer led to.
+  const messages = readAgain(session, "2-0");
+  const question = "5f0d8a1c3b7e42968d1f0a6c2e94b7d3";
+  assert.equal((await session.answer(question, { action: "accept", content: { decision: "approve" } })).status, 202);
+  const [asked, done] = await messages;
+  assert.deepEqual([asked.id, asked.method], [question, "elicitation/create"]);
+  assert.deepEqual([done.id, done.result.structuredContent.result], [3, { name: "Broken keyboard", gone: true }]);
+  const calls = await (await own.fetch("/demo/calls", { headers: { authorization: `Bearer ${devToken()}` } })).json();
+  assert.deepEqual([calls.deleteItem, calls.getItem ?? 0], [1, 0]);
+  assert.equal((await session.tool("resume", { executionId })).structuredContent.status, "completed");
+
+  // What this layout has and that one had not.
+  const [{ value }] = await own.sql(SESSION, session.id, "SELECT value FROM meta WHERE key = 'schema-version'");
+  assert.equal(value, "3");
+  const asleep = (await session.tool("execute", { code: "await sleep(3_600_000)" })).structuredContent;
+  assert.equal(asleep.status, "sleeping");
+  assert.deepEqual(own.logs("mcp_internal_error"), []);
+});
+
 test("reading storage of layout 1 changes nothing in it that could not be read by the release that wrote it", async (t) => {
   const own = await startOnOwnState(t);
   const { session } = await openDump(own, FIXTURE);

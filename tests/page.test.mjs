@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { devToken, openSession, startGateway } from "./harness/index.mjs";
+import { devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 before(async () => {
@@ -78,6 +78,81 @@ test("a form declines with a reason, and decides items one by one", async () => 
   assert.equal((await post(many.path, fields)).status, 303);
   const outcome = await many.session.tool("resume", { executionId: many.pause.executionId });
   assert.deepEqual(outcome.structuredContent.result.map(({ ok }) => ok), [true, false]);
+});
+
+test("three calls are decided in one form, each its own way, or one after the other", async () => {
+  const DELETES = "return (await Promise.all(['item-3', 'item-4', 'item-5'].map((id) => tools.demo.deleteItem({ id })))).map((one) => one.ok || one.error.reason)";
+  const together = await pauseOn(DELETES);
+  const html = await (await get(together.path)).text();
+  const choice = (call, value, reason = "") => ({ [`choice-${call}`]: value, [`digest-${call}`]: field(html, `digest-${call}`), [`reason-${call}`]: reason });
+  assert.equal((await post(together.path, { action: "items", ...choice(0, "decline", "not this"), ...choice(1, "accept"), ...choice(2, "decline", "nor that") })).status, 303);
+  const outcome = await together.session.tool("resume", { executionId: together.pause.executionId });
+  const [first, second, third] = outcome.structuredContent.result;
+  assert.deepEqual([first, third], ["not this", "nor that"]);
+  assert.notEqual(second, "declined", "that one was sent");
+
+  const apart = await pauseOn(DELETES);
+  for (const [call, value, reason] of [[2, "decline", "later"], [0, "decline", "never"]]) {
+    const now = await (await get(apart.path)).text();
+    assert.match(now, call === 2 ? /Approve these 3 calls\?/ : /2 of 3 calls still to decide/);
+    const fields = { action: "items", [`choice-${call}`]: value, [`digest-${call}`]: field(now, `digest-${call}`), [`reason-${call}`]: reason };
+    assert.equal((await post(apart.path, fields)).status, 303);
+  }
+  const last = await (await get(apart.path)).text();
+  assert.match(last, /1 of 3 calls still to decide/);
+  assert.equal((await post(apart.path, { action: "decline", digest: field(last, "digest"), reason: "nor this" })).status, 303);
+  const reasons = await apart.session.tool("resume", { executionId: apart.pause.executionId });
+  assert.deepEqual(reasons.structuredContent.result, ["never", "nor this", "later"]);
+});
+
+test("a program that only sleeps is stopped on its page", async () => {
+  const session = await openSession(gateway, { token: TOKEN });
+  const asleep = (await session.tool("execute", { code: "await sleep(3_600_000); return await tools.demo.deleteItem({ id: 'item-1' })" })).structuredContent;
+  assert.equal(asleep.status, "sleeping");
+  const path = `/resume/${asleep.executionId}?mcp_session_id=${session.id}`;
+  const html = await (await get(path)).text();
+  assert.match(html, /Stop this program/);
+  assert.doesNotMatch(html, /value="accept"/);
+  assert.equal((await post(path, { action: "cancel" }, { origin: "https://evil.example" })).status, 403);
+  assert.equal((await post(path, { action: "cancel" })).status, 303);
+  const ended = (await session.tool("resume", { executionId: asleep.executionId })).structuredContent;
+  assert.deepEqual([ended.status, ended.error.code, ended.cancelled], ["error", "cancelled", true]);
+  const afterwards = await (await get(path)).text();
+  assert.match(afterwards, /Cancelled by <b>dev<\/b>/);
+  assert.doesNotMatch(afterwards, /Stop this program/);
+  assert.equal((await post(path, { action: "cancel" })).status, 409);
+});
+
+test("the history of a session is a page, linked from an approval, with a way to stop what runs", async () => {
+  const { session, path, pause } = await pauseOn("return await tools.demo.deleteItem({ id: 'item-2' })");
+  const html = await (await get(path)).text();
+  const link = /<a href="(\/sessions\/[0-9a-f]{64})">/.exec(html)[1];
+  await post(path, { action: "decline", digest: field(html, "digest"), reason: "not <b>now</b>" });
+  await session.tool("resume", { executionId: pause.executionId });
+  for (let i = 0; i < 21; i++) await session.tool("execute", { code: "throw new Error('<script>alert(1)</script>')" });
+  const running = session.call("tools/call", { name: "execute", arguments: { code: "await sleep(3_000); await sleep(3_600_000)" } });
+  const running_page = await waitFor(async () => {
+    const text = await (await get(link)).text();
+    return text.includes("Stop this program") && text;
+  });
+  assert.doesNotMatch(running_page, /<script>alert|<script(?![^>]*src=)|<[^>]*\s(on\w+|style)=/);
+  const execution = field(running_page, "execution");
+  assert.equal((await post(link, { action: "stop", execution }, { origin: "null" })).status, 403);
+  assert.equal((await post(link, { action: "stop" })).status, 400);
+  assert.equal((await post(link, { action: "stop", execution: "0".repeat(32) })).status, 404);
+  assert.equal((await post(link, { action: "stop", execution })).status, 303);
+  assert.equal((await running).result.structuredContent.error.code, "cancelled");
+  const stopped = await (await get(link)).text();
+  assert.match(stopped, /stopped by <b>dev<\/b>/);
+  assert.doesNotMatch(stopped, /Stop this program/);
+  const older = await (await get(/href="(\/sessions\/[^"]*after=[^"]*)"/.exec(stopped)[1])).text();
+  assert.match(older, /declined by <b>dev<\/b> on .*Reason: “not &lt;b&gt;now&lt;\/b&gt;”/);
+  assert.ok(older.includes(`href="/resume/${pause.executionId}?mcp_session_id=`), "the program's own page");
+  const signedIn = await post("/sign-in", { account: "eve@dev", return_to: "/" });
+  assert.equal((await get(link, { cookie: signedIn.headers.get("set-cookie").split(";")[0] })).status, 403);
+  assert.equal((await get(link, { authorization: `Bearer ${TOKEN}` })).status, 403, "the agent's bearer");
+  assert.equal((await get(`/sessions/${"0".repeat(64)}`)).status, 404);
+  assert.equal((await get(`${link}?after=x`)).status, 400);
 });
 
 test("decisions come from the gateway's own page only", async () => {

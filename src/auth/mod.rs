@@ -10,9 +10,11 @@ mod dev;
 pub mod identity;
 pub mod jwt;
 pub mod membership;
+pub mod passphrase;
 pub mod rate;
 pub mod settings;
 pub mod sign_in;
+pub mod signed;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,11 @@
 //! What is set about authentication. `config` reads it from variables.
 
-use super::DevMode;
 use super::browser::CookieKeys;
 use super::identity::ClaimNames;
 use super::membership::MembershipRules;
+use super::passphrase::PassphraseHash;
+use super::signed::SigningKeys;
+use super::{DevMode, Principal, Purpose};
 
 /// Everything about authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub struct AuthSettings {
     pub sessions_per_minute: Option<u32>,
 }
 
-/// A way to authenticate. `oauth`, the gateway's own authorization server, will be one more.
+/// A way to authenticate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
     /// Every name is believed.
@@ -39,6 +41,32 @@ pub enum Provider {
     Oidc(Box<OidcSettings>),
     /// API keys of the gateway.
     Keys(KeySettings),
+    /// The gateway as an authorization server of its own.
+    OAuth(Box<OAuthSettings>),
+}
+
+/// The gateway as an authorization server of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OAuthSettings {
+    /// From `COUNTERSIGN_SECRET_KEY` and `COUNTERSIGN_SECRET_KEY_OLD`.
+    pub keys: SigningKeys,
+    /// `ACCESS_TOKEN_MS`: how long an access token is good for.
+    pub access_token_ms: u64,
+    /// `REFRESH_TOKEN_MS`: how long a client may stay away before the person has to agree anew.
+    pub refresh_token_ms: u64,
+    /// The one person who signs in with a passphrase, where there is no identity provider.
+    pub owner: Option<Owner>,
+}
+
+/// The owner of a gateway without an identity provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// `OWNER_ACCOUNT`
+    pub account: String,
+    /// `ORGANIZATION_NAME`
+    pub organization: String,
+    /// `OWNER_PASSPHRASE_HASH`
+    pub passphrase: PassphraseHash,
 }
 
 /// Cloudflare Access in front of the gateway.
@@ -107,13 +135,32 @@ impl std::fmt::Debug for Directory {
     }
 }
 
+impl Owner {
+    /// The owner in a browser.
+    #[must_use]
+    pub fn person(&self) -> Principal {
+        Principal {
+            account: self.account.clone(),
+            organization: self.organization.clone(),
+            admin: true,
+            purpose: Purpose::Browser,
+        }
+    }
+
+    /// What a browser that signed in with this passphrase carries; another one has another name.
+    #[must_use]
+    pub fn sign_in_name(&self) -> String {
+        format!("owner {} {}@{}", self.passphrase.name(), self.account, self.organization)
+    }
+}
+
 impl AuthSettings {
     /// Development mode, where it is one of the modes.
     #[must_use]
     pub fn dev(&self) -> Option<DevMode> {
         self.providers.iter().find_map(|provider| match provider {
             Provider::Dev(dev) => Some(*dev),
-            Provider::Access(_) | Provider::Oidc(_) | Provider::Keys(_) => None,
+            Provider::Access(_) | Provider::Oidc(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
         })
     }
 
@@ -122,7 +169,7 @@ impl AuthSettings {
     pub fn oidc(&self) -> Option<&OidcSettings> {
         self.providers.iter().find_map(|provider| match provider {
             Provider::Oidc(oidc) => Some(oidc.as_ref()),
-            Provider::Access(_) | Provider::Dev(_) | Provider::Keys(_) => None,
+            Provider::Access(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
         })
     }
 
@@ -131,7 +178,27 @@ impl AuthSettings {
     pub fn access(&self) -> Option<&AccessSettings> {
         self.providers.iter().find_map(|provider| match provider {
             Provider::Access(access) => Some(access),
-            Provider::Oidc(_) | Provider::Dev(_) | Provider::Keys(_) => None,
+            Provider::Oidc(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
+        })
+    }
+
+    /// The authorization server, where the gateway is one.
+    #[must_use]
+    pub fn oauth(&self) -> Option<&OAuthSettings> {
+        self.providers.iter().find_map(|provider| match provider {
+            Provider::OAuth(oauth) => Some(oauth.as_ref()),
+            Provider::Access(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::Oidc(_) => None,
+        })
+    }
+
+    /// Whether people can sign in in another way than that of development mode.
+    #[must_use]
+    pub fn has_sign_in(&self) -> bool {
+        self.providers.iter().any(|provider| match provider {
+            Provider::Access(_) => true,
+            Provider::Oidc(oidc) => oidc.client.is_some(),
+            Provider::OAuth(oauth) => oauth.owner.is_some(),
+            Provider::Dev(_) | Provider::Keys(_) => false,
         })
     }
 

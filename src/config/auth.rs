@@ -9,18 +9,22 @@ use crate::auth::browser::CookieKeys;
 use crate::auth::identity::ClaimNames;
 use crate::auth::is_name;
 use crate::auth::membership::{MembershipRules, Names};
-use crate::auth::settings::{AccessSettings, AuthSettings, Directory, KeySettings, OidcClient, OidcSettings, Provider};
+use crate::auth::passphrase::PassphraseHash;
+use crate::auth::settings::{
+    AccessSettings, AuthSettings, Directory, KeySettings, OAuthSettings, OidcClient, OidcSettings, Owner, Provider,
+};
+use crate::auth::signed::SigningKeys;
 use crate::credential::check_key;
 use crate::protocol::cors::is_loopback;
 
-const MODES: &str = "use \"dev\", \"access\", \"oidc\" or \"keys\", or several separated by commas";
+const MODES: &str = "use \"dev\", \"access\", \"oidc\", \"keys\" or \"oauth\", or several separated by commas";
 /// Requests per minute that count as a flood of one address, by default.
 const FAILURES_PER_MINUTE: u64 = 1_000;
 /// Sessions per minute of one account, by default.
 const SESSIONS_PER_MINUTE: u64 = 300;
 
 /// Variables that mean nothing without their mode: set without it, somebody believes that they count.
-const OF_MODES: [(&str, &str); 7] = [
+const OF_MODES: [(&str, &str); 9] = [
     ("ACCESS_TEAM_DOMAIN", "access"),
     ("ACCESS_AUDIENCE", "access"),
     ("OIDC_ISSUER", "oidc"),
@@ -28,6 +32,8 @@ const OF_MODES: [(&str, &str); 7] = [
     ("OIDC_CLIENT_ID", "oidc"),
     ("OIDC_CLIENT_SECRET", "oidc"),
     ("COUNTERSIGN_ADMIN_KEY", "keys"),
+    ("OWNER_PASSPHRASE_HASH", "oauth"),
+    ("OWNER_ACCOUNT", "oauth"),
 ];
 
 pub(super) fn parse_auth(vars: &impl Vars) -> Result<AuthSettings, SettingsError> {
@@ -45,9 +51,11 @@ pub(super) fn parse_auth(vars: &impl Vars) -> Result<AuthSettings, SettingsError
         "dev" => Ok(Provider::Dev(DevMode { require_token: vars.flag("DEV_REQUIRE_TOKEN")? })),
         "access" => parse_access(vars, organization.as_deref()).map(Provider::Access),
         "oidc" => parse_oidc(vars, organization.as_deref()).map(|oidc| Provider::Oidc(Box::new(oidc))),
+        "oauth" => parse_oauth(vars, organization.as_deref()).map(|oauth| Provider::OAuth(Box::new(oauth))),
         _ => parse_keys(vars, organization.as_deref()).map(Provider::Keys),
     });
     let providers = providers.collect::<Result<Vec<_>, _>>()?;
+    check_sign_in(&providers)?;
     let is_dev = modes.iter().any(|mode| mode == "dev");
     // Development mode believes every name: there is nothing to guess, and suites open many sessions.
     let limit = |name: &'static str, default: u64| match vars.text(name) {
@@ -71,11 +79,11 @@ fn parse_modes(vars: &impl Vars) -> Result<Vec<String>, SettingsError> {
     let text = vars.text("AUTH_MODE").ok_or_else(|| {
         missing(
             "AUTH_MODE",
-            "Set it to \"access\", \"oidc\" or \"keys\" (or several, separated by commas), or to \"dev\" on your own machine.",
+            "Set it to \"access\", \"oidc\", \"keys\" or \"oauth\" (or several, separated by commas), or to \"dev\" on your own machine.",
         )
     })?;
     let modes: Vec<String> = text.split(',').map(|mode| mode.trim().to_owned()).collect();
-    let known = |mode: &String| matches!(mode.as_str(), "dev" | "access" | "oidc" | "keys");
+    let known = |mode: &String| matches!(mode.as_str(), "dev" | "access" | "oidc" | "keys" | "oauth");
     let different: BTreeSet<&String> = modes.iter().collect();
     if !modes.iter().all(known) || different.len() != modes.len() {
         return Err(invalid("AUTH_MODE", MODES));
@@ -186,6 +194,52 @@ fn parse_keys(vars: &impl Vars, organization: Option<&str>) -> Result<KeySetting
     Ok(KeySettings { admin: Some((hash_admin_key(&key), organization.to_owned())) })
 }
 
+fn parse_oauth(vars: &impl Vars, organization: Option<&str>) -> Result<OAuthSettings, SettingsError> {
+    let advice = "AUTH_MODE has \"oauth\", whose tokens are signed: set it to at least 32 random characters, with `wrangler secret put COUNTERSIGN_SECRET_KEY`.";
+    let current = vars.text("COUNTERSIGN_SECRET_KEY").ok_or_else(|| missing("COUNTERSIGN_SECRET_KEY", advice))?;
+    check_secret("COUNTERSIGN_SECRET_KEY", &current)?;
+    let owner = match vars.text("OWNER_PASSPHRASE_HASH") {
+        None if vars.text("OWNER_ACCOUNT").is_some() => {
+            let advice = "OWNER_ACCOUNT is set: set it to what `npm run passphrase` prints.";
+            return Err(missing("OWNER_PASSPHRASE_HASH", advice));
+        }
+        None => None,
+        Some(text) => {
+            let passphrase = PassphraseHash::parse(&text)
+                .ok_or_else(|| invalid("OWNER_PASSPHRASE_HASH", "use what `npm run passphrase` prints"))?;
+            let advice = "OWNER_PASSPHRASE_HASH is set: say what the owner's organization is called, for example home.";
+            let organization = organization.ok_or_else(|| missing("ORGANIZATION_NAME", advice))?.to_owned();
+            let account = vars.text("OWNER_ACCOUNT").unwrap_or_else(|| "owner".to_owned());
+            if !is_name(&account) {
+                return Err(invalid("OWNER_ACCOUNT", "use at most 200 characters"));
+            }
+            Some(Owner { account, organization, passphrase })
+        }
+    };
+    Ok(OAuthSettings {
+        keys: SigningKeys { current, old: vars.text("COUNTERSIGN_SECRET_KEY_OLD") },
+        access_token_ms: vars.number("ACCESS_TOKEN_MS", 900_000, 1_000, 86_400_000)?,
+        refresh_token_ms: vars.number("REFRESH_TOKEN_MS", 30 * 86_400_000, 1_000, 400 * 86_400_000)?,
+        owner,
+    })
+}
+
+/// Somebody has to agree to what a client asks for.
+fn check_sign_in(providers: &[Provider]) -> Result<(), SettingsError> {
+    let asks = providers.iter().any(|provider| matches!(provider, Provider::OAuth(_)));
+    let signs_in = providers.iter().any(|provider| match provider {
+        Provider::Dev(_) | Provider::Access(_) => true,
+        Provider::Oidc(oidc) => oidc.client.is_some(),
+        Provider::OAuth(oauth) => oauth.owner.is_some(),
+        Provider::Keys(_) => false,
+    });
+    if asks && !signs_in {
+        let advice = "AUTH_MODE has \"oauth\", and nobody could sign in to agree: set it to what `npm run passphrase` prints, or add \"access\", or \"oidc\" with OIDC_CLIENT_ID.";
+        return Err(missing("OWNER_PASSPHRASE_HASH", advice));
+    }
+    Ok(())
+}
+
 fn parse_directory(vars: &impl Vars) -> Result<Option<Directory>, SettingsError> {
     let token = vars.text("DIRECTORY_TOKEN");
     match vars.text("DIRECTORY_URL") {
@@ -202,7 +256,7 @@ fn parse_cookie_keys(vars: &impl Vars) -> Result<CookieKeys, SettingsError> {
     let Some(secret) = vars.text("COUNTERSIGN_SECRET_KEY") else {
         return Ok(CookieKeys::default());
     };
-    if vars.text("OIDC_CLIENT_ID").is_some() {
+    if vars.text("OIDC_CLIENT_ID").is_some() || vars.text("OWNER_PASSPHRASE_HASH").is_some() {
         check_secret("COUNTERSIGN_SECRET_KEY", &secret)?;
     } else if check_key("COUNTERSIGN_SECRET_KEY", &secret).is_err() {
         return Ok(CookieKeys::default());

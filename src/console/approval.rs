@@ -1,9 +1,10 @@
 //! What a person sees of a pause: who asks, for what, with which arguments, until when.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::approval::Verdict;
-use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow};
+use crate::approval::{Decision, Verdict};
+use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow, QuestionRow};
 use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
@@ -45,6 +46,9 @@ pub struct ApprovalView {
     pub others: Vec<OtherCall>,
     /// How the execution ended.
     pub outcome: Option<OutcomeView>,
+    /// Who ended the program before its end, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<DecisionView>,
     /// `executionId` of the next pause, where this one led to one.
     pub next_execution_id: Option<String>,
 }
@@ -97,13 +101,28 @@ pub struct ItemView {
     pub asked_again: bool,
     /// JSON text of the result, bounded; once there is one.
     pub result: Option<String>,
+    /// What the tool asks, where that is decided here and not whether the call is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<QuestionView>,
+}
+
+/// What a tool asks a person while it carries a call out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionView {
+    /// The parameters of `elicitation/create`. Untrusted.
+    pub asked: Value,
+    /// Whether the tool stopped waiting before anybody answered.
+    pub withdrawn: bool,
+    /// JSON text of what was answered.
+    pub content: Option<String>,
 }
 
 /// Where one call stands, in the words of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
-    /// Nobody has decided.
+    /// Nobody has decided, or answered what the tool asks.
     Waiting,
     /// A timer that is not due yet.
     Sleeping,
@@ -186,10 +205,13 @@ impl ApprovalView {
         let (session_id, meta) = session;
         let row = execution.row();
         let waiting = execution.undecided(pause, now).next().is_some();
-        let any_expired = pause
-            .items()
-            .filter_map(|seq| execution.call(seq))
-            .any(|call| call.status == CallStatus::Waiting || item_state(call) == ItemState::Expired);
+        let expired_question =
+            |question: &QuestionRow| question.decision.as_ref().is_some_and(|decision| decision.by.is_none());
+        let any_expired = pause.items().filter_map(|seq| execution.call(seq)).any(|call| {
+            call.status == CallStatus::Waiting
+                || item_state(call) == ItemState::Expired
+                || question_in(execution, pause, call).is_some_and(expired_question)
+        });
         let state = if waiting {
             PauseState::Waiting
         } else if any_expired {
@@ -199,8 +221,11 @@ impl ApprovalView {
         } else {
             PauseState::Decided
         };
-        let expires =
-            execution.undecided(pause, now).filter_map(|call| call.deadline).min().unwrap_or(pause.expires_at);
+        let expires = execution
+            .undecided(pause, now)
+            .filter_map(|call| execution.deadline_of(call))
+            .min()
+            .unwrap_or(pause.expires_at);
         let next = match pause.led_to {
             Some(LedTo::Pause(number)) => execution.pauses().get(number as usize),
             Some(LedTo::Outcome) | None => None,
@@ -221,13 +246,14 @@ impl ApprovalView {
             started_at: iso_time(row.created_at),
             expires_at: iso_time(expires),
             expires_at_ms: expires,
-            items: items.into_iter().map(item_view).collect(),
+            items: items.into_iter().map(|call| item_view(execution, pause, call)).collect(),
             program: program.source.clone(),
             others: before.into_iter().map(other_call).collect(),
             outcome: row.outcome.as_ref().map(|outcome| OutcomeView {
                 result: outcome.result.as_deref().map(excerpt),
                 error: outcome.error.as_ref().map(|error| error.message.clone()),
             }),
+            stopped: row.stopped.as_ref().map(decision_view),
             next_execution_id: next.map(|pause| encode(&pause.id)),
         }
     }
@@ -239,12 +265,39 @@ impl ApprovalView {
     }
 }
 
-fn item_view(call: &CallRow) -> ItemView {
+/// The question that is, or was, decided under a pause.
+fn question_in<'c>(execution: &Execution, pause: &PauseRow, call: &'c CallRow) -> Option<&'c QuestionRow> {
+    let reported = || call.questions.iter().find(|question| pause.has_asked(call.seq, Some(&question.digest)));
+    execution.asked(call).or_else(reported)
+}
+
+/// A decision as it is shown.
+#[must_use]
+pub fn decision_view(decision: &Decision) -> DecisionView {
+    DecisionView {
+        verdict: decision.verdict,
+        status: decision.verdict.past_tense().to_owned(),
+        reason: decision.reason.clone(),
+        by: decision.by.clone(),
+        at: iso_time(decision.at),
+    }
+}
+
+fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemView {
+    let question = question_in(execution, pause, call);
+    let state = item_state(call);
+    // The tool that asked is gone with the object that it asked.
+    let is_gone = state == ItemState::Waiting && call.status == CallStatus::Sent && !execution.asks(call);
+    let state = if is_gone { ItemState::Sent } else { state };
+    let decision = match question {
+        Some(question) => question.decision.as_ref(),
+        None => call.decision.as_ref(),
+    };
     let shown = call.shown.as_ref();
     let text = |read: fn(&crate::approval::ShownCall) -> &String| shown.map(read).cloned().unwrap_or_default();
     ItemView {
         call: call.seq,
-        digest: text(|shown| &shown.digest),
+        digest: execution.digest_asked(call).unwrap_or_default().to_owned(),
         address: call.address.clone(),
         title: text(|shown| &shown.title),
         description: text(|shown| &shown.description),
@@ -254,16 +307,15 @@ fn item_view(call: &CallRow) -> ItemView {
         reason: text(|shown| &shown.reason),
         arguments: text(|shown| &shown.arguments),
         line: call.line,
-        state: item_state(call),
-        decision: call.decision.as_ref().map(|decision| DecisionView {
-            verdict: decision.verdict,
-            status: decision.verdict.past_tense().to_owned(),
-            reason: decision.reason.clone(),
-            by: decision.by.clone(),
-            at: iso_time(decision.at),
-        }),
-        asked_again: call.shown_before.is_some(),
+        state,
+        decision: decision.map(decision_view),
+        asked_again: call.shown_before.is_some() && question.is_none(),
         result: call.result.as_deref().map(excerpt),
+        question: question.map(|question| QuestionView {
+            asked: serde_json::from_str(&question.asked).unwrap_or_default(),
+            withdrawn: question.withdrawn || (question.decision.is_none() && state != ItemState::Waiting),
+            content: question.content.as_deref().map(ToOwned::to_owned),
+        }),
     }
 }
 
@@ -285,6 +337,7 @@ pub fn item_state(call: &CallRow) -> ItemState {
         CallStatus::Issued | CallStatus::Approved => ItemState::Approved,
         CallStatus::Waiting => ItemState::Waiting,
         CallStatus::Sleeping => ItemState::Sleeping,
+        CallStatus::Sent if call.open_question().is_some() => ItemState::Waiting,
         CallStatus::Sent => ItemState::Sent,
         CallStatus::Settled => settled_state(call),
     }

@@ -1,5 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::CallError;
@@ -143,6 +144,16 @@ pub enum Effect {
         /// The call.
         seq: u32,
     },
+    /// Give the tool the answer to the question that it asked while it carries out the call. Nothing where it does not
+    /// wait any more.
+    Tell {
+        /// The call.
+        seq: u32,
+        /// The answer; cancel where there is none.
+        verdict: Verdict,
+        /// Canonical JSON of what the person entered.
+        content: Option<Rc<str>>,
+    },
     /// A pause or the end was reached: whoever waits looks again.
     Report,
 }
@@ -167,6 +178,8 @@ pub struct DecisionItem {
     pub verdict: Verdict,
     /// Why.
     pub reason: Option<String>,
+    /// Canonical JSON of what the person entered, where the call asks that.
+    pub content: Option<Rc<str>>,
 }
 
 /// What a decision is about.
@@ -180,6 +193,8 @@ pub enum PauseTarget {
         verdict: Verdict,
         /// Why.
         reason: Option<String>,
+        /// Canonical JSON of what the person entered, by the calls that ask that.
+        contents: BTreeMap<u32, Rc<str>>,
     },
     /// Single calls.
     Items(Vec<DecisionItem>),
@@ -214,6 +229,14 @@ pub enum DecisionError {
     /// The pause is not one of this execution.
     #[error("There is no such approval.")]
     UnknownPause,
+    /// What the person entered is not what the tool asks for.
+    #[error("The answer to call {seq} was not sent: {problem}")]
+    BadAnswer {
+        /// The call.
+        seq: u32,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A list without items, or with the same call twice.
     #[error("Every call may be decided once, and at least one.")]
     BadList,

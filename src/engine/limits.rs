@@ -5,6 +5,10 @@
 pub struct Limits {
     /// How long a call waits for a person, in milliseconds.
     pub approval_window_ms: u64,
+    /// How long a question that a tool asks on its way waits for a person, in milliseconds: a connection is open meanwhile.
+    pub question_ms: u64,
+    /// Questions of one call.
+    pub questions: usize,
     /// Wall time of a program without the time it waits for a person, in milliseconds.
     pub execution_timeout_ms: u64,
     /// How long a waiting program stays in memory, in milliseconds.
@@ -29,6 +33,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             approval_window_ms: 86_400_000,
+            // Less than what the connection is kept for: the person is told first.
+            question_ms: 540_000,
+            questions: 20,
             execution_timeout_ms: 300_000,
             suspend_after_ms: 15_000,
             recovery_ms: 10_000,

@@ -22,7 +22,7 @@ pub use limits::Limits;
 pub use report::{PauseReport, PendingCall, Report, report_of_pause};
 pub use row::{
     CallRow, CallStatus, DirectCall, ExecutionRow, ExecutionStatus, LedTo, LogLine, Millis, Outcome, Output, PauseRow,
-    ProgramError, ProgramRow, ReportedCall,
+    ProgramError, ProgramRow, QuestionRow, ReportedCall,
 };
 
 #[cfg(test)]

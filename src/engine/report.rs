@@ -53,6 +53,9 @@ pub struct PendingCall {
     pub arguments: Rc<str>,
     /// Line of the program.
     pub line: Option<u32>,
+    /// What the tool asks, where it is that and not whether the call may be sent: JSON text of the parameters of
+    /// `elicitation/create`. Untrusted.
+    pub question: Option<Rc<str>>,
 }
 
 impl Execution {
@@ -68,7 +71,8 @@ impl Execution {
     /// The same for a pause that is still open: only what can be decided.
     #[must_use]
     pub fn open_report(&self, pause: &PauseRow, now: Millis) -> PauseReport {
-        PauseReport { pending: self.undecided(pause, now).map(pending_call).collect(), ..self.pause_report(pause) }
+        let pending = self.undecided(pause, now).map(|call| pending_call(call, self.digest_asked(call)));
+        PauseReport { pending: pending.collect(), ..self.pause_report(pause) }
     }
 
     /// What a pause reported.
@@ -101,7 +105,10 @@ impl Execution {
     /// The report of one pause.
     #[must_use]
     pub fn pause_report(&self, pause: &PauseRow) -> PauseReport {
-        let pending = pause.items().filter_map(|seq| self.call(seq)).map(pending_call);
+        let pending = pause
+            .reported
+            .iter()
+            .filter_map(|reported| Some(pending_call(self.call(reported.call)?, Some(&reported.digest))));
         PauseReport { id: pause.id.clone(), expires_at: pause.expires_at, pending: pending.collect() }
     }
 }
@@ -118,6 +125,14 @@ pub fn report_of_pause(execution: &Execution, pause: &PauseRow) -> Option<Report
     }
 }
 
-fn pending_call(call: &CallRow) -> PendingCall {
-    PendingCall { seq: call.seq, address: call.address.clone(), arguments: Rc::clone(&call.arguments), line: call.line }
+/// A call, with the question that has this digest.
+fn pending_call(call: &CallRow, digest: Option<&str>) -> PendingCall {
+    let question = call.questions.iter().find(|question| Some(question.digest.as_str()) == digest);
+    PendingCall {
+        seq: call.seq,
+        address: call.address.clone(),
+        arguments: Rc::clone(&call.arguments),
+        line: call.line,
+        question: question.map(|question| Rc::clone(&question.asked)),
+    }
 }

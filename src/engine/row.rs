@@ -104,6 +104,9 @@ pub struct ExecutionRow {
     /// The program has ended, but an answer to one of its calls is still to come or to be given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub settling: bool,
+    /// Who stopped it, when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Decision>,
 }
 
 /// What a program said so far: written when its sandbox is dropped, so that an end without a sandbox has it.
@@ -250,6 +253,34 @@ pub struct CallRow {
     /// When it settled: the program's clock shows this time from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Millis>,
+    /// What the tool asked a person while it carried the call out, in order; only the last one can be open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionRow>,
+}
+
+/// What a tool asked a person (`elicitation/create`), because no client could be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionRow {
+    /// JSON text of the parameters of `elicitation/create`, in the tool's own order. Untrusted.
+    pub asked: Rc<str>,
+    /// Whether an answer has content.
+    pub form: bool,
+    /// Digest of execution, call and question; no two questions have the same.
+    pub digest: String,
+    /// When it was asked.
+    pub asked_at: Millis,
+    /// Until when it can be answered.
+    pub deadline: Millis,
+    /// Who answered, when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// Canonical JSON of what the person entered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Rc<str>>,
+    /// The tool does not wait for the answer any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
 }
 
 impl CallRow {
@@ -257,6 +288,14 @@ impl CallRow {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.status != CallStatus::Settled
+    }
+
+    /// The question that nobody has answered yet. Whether the tool is still there to hear the answer, only
+    /// [`super::Execution::asks`] knows.
+    #[must_use]
+    pub fn open_question(&self) -> Option<&QuestionRow> {
+        let last = self.questions.last().filter(|_| self.status == CallStatus::Sent)?;
+        (last.decision.is_none() && !last.withdrawn).then_some(last)
     }
 }
 
@@ -285,11 +324,10 @@ impl PauseRow {
         self.reported.iter().map(|reported| reported.call)
     }
 
-    /// Whether exactly this question was reported here.
+    /// Whether the question with this digest was reported here.
     #[must_use]
-    pub fn has_asked(&self, call: &CallRow) -> bool {
-        let digest = call.shown.as_ref().map(|shown| shown.digest.as_str());
-        self.reported.iter().any(|reported| reported.call == call.seq && Some(reported.digest.as_str()) == digest)
+    pub fn has_asked(&self, call: u32, digest: Option<&str>) -> bool {
+        self.reported.iter().any(|reported| reported.call == call && Some(reported.digest.as_str()) == digest)
     }
 }
 

@@ -313,6 +313,10 @@ enum Event {
     /// A request on its way: the tool acts when the event is taken.
     Arrives(u32),
     Settled(u32, Rc<str>),
+    /// The tool asks a person; when it has its answer it gives this result.
+    Asks(u32, Rc<str>),
+    /// The tool does not wait for the answer any more.
+    GivesUp(u32),
     /// The sandbox of that number ends by itself.
     Lost(u32),
     Wake,
@@ -343,6 +347,8 @@ struct World {
     execution: Option<Execution>,
     sandbox: Option<SimulatedSandbox>,
     events: Vec<Event>,
+    /// Tools that wait for a person's answer, with the result that they give then.
+    asking: BTreeMap<u32, Rc<str>>,
     // outside
     arrived: BTreeMap<u32, u32>,
     accepted: BTreeSet<(u32, String)>,
@@ -358,6 +364,7 @@ struct World {
     losses: usize,
     short_of_time: bool,
     settled_after_end: bool,
+    answered: usize,
 }
 
 impl World {
@@ -368,6 +375,7 @@ impl World {
         let limits = Limits {
             approval_window_ms: 10_000,
             execution_timeout_ms: if short_of_time { 60 } else { 1_000_000_000 },
+            question_ms: 2_000,
             suspend_after_ms: 100,
             recovery_ms: 50,
             in_flight: 1 + random.below(3),
@@ -387,6 +395,7 @@ impl World {
             execution: None,
             sandbox: None,
             events: Vec::new(),
+            asking: BTreeMap::new(),
             arrived: BTreeMap::new(),
             accepted: BTreeSet::new(),
             binding_version: BTreeMap::new(),
@@ -399,6 +408,7 @@ impl World {
             losses: 4,
             short_of_time,
             settled_after_end: false,
+            answered: 0,
         }
     }
 
@@ -446,6 +456,18 @@ impl World {
                 self.somebody_decides()?;
                 continue;
             }
+            if self.random.below(500) == 0 {
+                let moment = self.moment();
+                let decider = Decider { account: "p".to_owned(), route: Route::Page };
+                let stopped = self.execution.as_mut().map(|execution| execution.stop(&moment, None, &decider));
+                self.perform(stopped.and_then(Result::ok).unwrap_or_default())?;
+                continue;
+            }
+            if self.random.chance(2)
+                && let Some(seq) = self.asking.keys().next().copied()
+            {
+                self.events.push(Event::GivesUp(seq));
+            }
             if self.random.chance(3) {
                 let seq = u32::try_from(self.random.below(6)).unwrap();
                 *self.binding_version.entry(seq).or_default() += 1;
@@ -492,11 +514,32 @@ impl World {
             }
             Event::Arrives(seq) => {
                 let result = self.tool_acts(seq)?;
-                self.events.push(Event::Settled(seq, result));
+                self.answers_or_asks(seq, result);
                 return Ok(());
+            }
+            Event::Asks(seq, result) => {
+                let form = self.random.chance(50);
+                let effects = execution.ask_person(&moment, seq, "{\"message\":\"?\"}".into(), form);
+                if execution.call(seq).is_some_and(|call| execution.asks(call)) {
+                    self.asking.insert(seq, result);
+                } else {
+                    // It is told that nobody can be asked, and goes on.
+                    self.events.push(Event::Settled(seq, result));
+                }
+                effects
+            }
+            Event::GivesUp(seq) => {
+                let Some(result) = self.asking.remove(&seq) else { return Ok(()) };
+                self.events.push(Event::Settled(seq, result));
+                execution.question_withdrawn(&moment, seq)
             }
         };
         self.perform(effects)
+    }
+
+    fn answers_or_asks(&mut self, seq: u32, result: Rc<str>) {
+        let asks = self.random.chance(15);
+        self.events.push(if asks { Event::Asks(seq, result) } else { Event::Settled(seq, result) });
     }
 
     /// The request reaches the tool: invariants 1 and 2.
@@ -559,8 +602,9 @@ impl World {
         let Some(pause) = execution.pauses().last().cloned() else { return Ok(()) };
         let calls: Vec<(u32, String)> = execution
             .undecided(&pause, self.now)
-            .map(|call| (call.seq, call.shown.as_ref().unwrap().digest.clone()))
+            .map(|call| (call.seq, execution.digest_asked(call).unwrap().to_owned()))
             .collect();
+        let contents: BTreeMap<u32, Rc<str>> = calls.iter().map(|(seq, _)| (*seq, "{}".into())).collect();
         let whole = execution.digest_of_pause(&pause, self.now);
         let verdict = match self.random.below(20) {
             0..=13 => Verdict::Accept,
@@ -571,13 +615,14 @@ impl World {
         let stale = self.random.chance(10);
         let (target, chosen) = if self.random.chance(50) {
             let digest = if stale { "stale".to_owned() } else { whole };
-            (PauseTarget::All { digest, verdict, reason }, calls)
+            (PauseTarget::All { digest, verdict, reason, contents }, calls)
         } else {
             let Some((seq, digest)) = calls.get(self.random.below(calls.len())).cloned() else {
                 return Ok(());
             };
             let digest = if stale { "stale".to_owned() } else { digest };
-            let item = DecisionItem { seq, digest: digest.clone(), verdict, reason };
+            let content = contents.get(&seq).cloned();
+            let item = DecisionItem { seq, digest: digest.clone(), verdict, reason, content };
             (PauseTarget::Items(vec![item]), vec![(seq, digest)])
         };
         let decider = Decider { account: "p".to_owned(), route: Route::Page };
@@ -663,6 +708,12 @@ impl World {
                     }
                     self.events.push(Event::Arrives(seq));
                 }
+                Effect::Tell { seq, verdict, .. } => {
+                    if let Some(result) = self.asking.remove(&seq) {
+                        self.answered += usize::from(verdict == Verdict::Accept);
+                        self.answers_or_asks(seq, result);
+                    }
+                }
                 Effect::Report => {}
             }
             if self.crash_at.contains(&CrashAt::After(index)) {
@@ -678,6 +729,7 @@ impl World {
         self.crashes += 1;
         self.execution = None;
         self.sandbox = None;
+        self.asking.clear();
         for event in std::mem::take(&mut self.events) {
             if let Event::Arrives(seq) = event
                 && self.random.chance(50)
@@ -829,6 +881,7 @@ fn crash_after_crash_keeps_the_invariants() {
 fn the_simulation_reaches_what_it_is_about() {
     let (mut gated, mut unknown, mut declined, mut completed, mut asked_again) = (0, 0, 0, 0, 0);
     let (mut slept, mut cleared, mut late, mut timed_out, mut settled_later) = (0, 0, 0, 0, 0);
+    let (mut answered, mut unanswered) = (0, 0);
     for seed in 1..600 {
         let world = run_world(seed, &[CrashAt::After(usize::try_from(seed % 20).unwrap())], true);
         let text = format!("{:?}", world.stored_calls);
@@ -842,6 +895,9 @@ fn the_simulation_reaches_what_it_is_about() {
         late += usize::from(world.stored_pauses.values().any(|pause| pause.reported.is_empty()));
         timed_out += usize::from(format!("{:?}", world.stored_row).contains("\"timeout\""));
         settled_later += usize::from(world.settled_after_end);
+        answered += usize::from(world.answered > 0);
+        let questions = || world.stored_calls.values().flat_map(|call| &call.questions);
+        unanswered += usize::from(questions().any(|asked| asked.withdrawn || asked.decision.is_none()));
         let status = world.stored_row.as_ref().map(|row| row.status);
         completed += usize::from(status == Some(ExecutionStatus::Completed));
     }
@@ -856,6 +912,8 @@ fn the_simulation_reaches_what_it_is_about() {
         ("sleeps that were reported", late),
         ("programs out of time", timed_out),
         ("calls settled after the end", settled_later),
+        ("questions of tools that were answered", answered),
+        ("questions of tools that nobody answered", unanswered),
     ] {
         assert!(count > 1, "{what}: {count}");
     }

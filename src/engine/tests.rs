@@ -1,7 +1,9 @@
 //! Single transitions, as stories: what one input leads to.
 
+mod questions;
 mod timers;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
@@ -94,7 +96,10 @@ impl Story {
     fn accept_all(&mut self, pause: &str) -> Result<Vec<Effect>, DecisionError> {
         let row = self.execution.pause(pause).unwrap().clone();
         let digest = self.execution.digest_of_pause(&row, self.now);
-        self.decide(pause, PauseTarget::All { digest, verdict: Verdict::Accept, reason: None })
+        self.decide(
+            pause,
+            PauseTarget::All { digest, verdict: Verdict::Accept, reason: None, contents: BTreeMap::new() },
+        )
     }
 
     fn restart(&mut self) {
@@ -172,7 +177,7 @@ fn invokes(effects: &[Effect]) -> Vec<u32> {
 }
 
 fn item(seq: u32, digest: &str, verdict: Verdict) -> DecisionItem {
-    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None }
+    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None, content: None }
 }
 
 #[test]
@@ -226,7 +231,10 @@ fn the_first_decision_wins_and_a_second_is_told() {
     story.accept_all(&pause).unwrap();
     let row = story.execution.pause(&pause).unwrap().clone();
     let digest = story.execution.digest_of_pause(&row, story.now);
-    let second = story.decide(&pause, PauseTarget::All { digest, verdict: Verdict::Decline, reason: None });
+    let second = story.decide(
+        &pause,
+        PauseTarget::All { digest, verdict: Verdict::Decline, reason: None, contents: BTreeMap::new() },
+    );
     let Err(DecisionError::AlreadyDecided { seq: 0, decision }) = second else { panic!("{second:?}") };
     assert_eq!(decision.verdict, Verdict::Accept);
 }
@@ -234,7 +242,12 @@ fn the_first_decision_wins_and_a_second_is_told() {
 #[test]
 fn a_decision_on_something_else_than_was_shown_changes_nothing() {
     for target in [
-        PauseTarget::All { digest: "stale".to_owned(), verdict: Verdict::Accept, reason: None },
+        PauseTarget::All {
+            digest: "stale".to_owned(),
+            verdict: Verdict::Accept,
+            reason: None,
+            contents: BTreeMap::new(),
+        },
         PauseTarget::Items(vec![item(0, "stale", Verdict::Accept)]),
         PauseTarget::Items(vec![item(7, "d0", Verdict::Accept)]),
         PauseTarget::Items(vec![]),
@@ -420,6 +433,27 @@ fn limits_have_errors_of_their_own() {
 }
 
 #[test]
+fn what_other_programs_of_the_session_hold_counts_for_the_journal() {
+    let mut story = Story::start();
+    story.execution.limit_journal(13);
+    story.turn(&[("a.x", "{\"a\":1}")], None);
+    assert_eq!(story.error_code(), "journal_full", "arguments are kept twice");
+
+    let mut story = Story::start();
+    story.turn(&[("a.x", "{}")], None);
+    story.resolve(0, false, "d");
+    story.execution.limit_journal(20);
+    story.settle(0, "\"0123456789\"");
+    assert!(story.execution.call(0).unwrap().result.as_ref().unwrap().contains("journal_full"));
+    // Others ended: there is room again.
+    story.execution.limit_journal(1_000);
+    story.turn(&[("a.x", "{}")], None);
+    story.resolve(1, false, "d");
+    story.settle(1, "\"0123456789\"");
+    assert_eq!(story.execution.call(1).unwrap().result.as_deref(), Some(r#"{"ok":true,"data":"0123456789"}"#));
+}
+
+#[test]
 fn a_call_that_begins_to_wait_later_is_reported_with_what_waits_still() {
     let mut story = Story::start();
     story.turn(&[("a.x", "{}"), ("a.y", "{}")], None);
@@ -541,6 +575,7 @@ fn call_row_format_unchanged() {
         result: None,
         order: None,
         settled_at: None,
+        questions: Vec::new(),
     };
     let text = concat!(
         r#"{"seq":3,"address":"a.b","arguments":"{\"x\":1}","line":7,"status":"waiting","issuedAt":5,"#,

@@ -6,6 +6,7 @@ pub mod alarm;
 pub mod content;
 pub mod direct;
 pub mod failure;
+pub mod form;
 pub mod id;
 mod meta;
 mod mode;

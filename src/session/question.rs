@@ -83,6 +83,9 @@ pub struct ApprovalQuestion {
 pub fn approval_question(pause: &PauseReport, url: &str, askable: Askable, forms: bool) -> Option<ApprovalQuestion> {
     let fields = if askable.url {
         let message = match pause.pending.as_slice() {
+            [call] if call.question.is_some() => {
+                format!("The tool of {} asks you something. The page shows what.", call.address)
+            }
             [call] => format!("{} waits for your approval. The page shows exactly what it does.", call.address),
             calls => format!("{} calls wait for your approval. The page shows exactly what they do.", calls.len()),
         };
@@ -112,9 +115,10 @@ pub fn approval_question(pause: &PauseReport, url: &str, askable: Askable, forms
     Some(ApprovalQuestion { question: Question::Elicitation(params), by_url: askable.url })
 }
 
-/// Whether a person who is shown this in a conversation or a form sees all of it.
+/// Whether a person who is shown this in a form sees all of it, and can say all that is asked.
 fn can_be_relayed(pause: &PauseReport) -> bool {
     pause.pending.len() <= PENDING_LINES
+        && pause.pending.iter().all(|call| call.question.is_none())
         && pause.pending.iter().all(|call| call.arguments.chars().count() <= RELAYED_CHARACTERS)
 }
 
@@ -138,8 +142,13 @@ mod tests {
     use crate::engine::PendingCall;
 
     fn pause(arguments: &str) -> PauseReport {
-        let call =
-            PendingCall { seq: 0, address: "demo.deleteItem".to_owned(), arguments: arguments.into(), line: None };
+        let call = PendingCall {
+            seq: 0,
+            address: "demo.deleteItem".to_owned(),
+            arguments: arguments.into(),
+            line: None,
+            question: None,
+        };
         PauseReport { id: "p".to_owned(), expires_at: 1, pending: vec![call] }
     }
 

@@ -120,7 +120,8 @@ Call `tools.<source>.<tool>({ ... })`, or `tools[\"<address>\"]({ ... })`. Wrong
         "What happens when a call needs a person",
         "# Approvals\n\nA call that changes something waits until a person has approved exactly that call. `execute` then answers with `status: \"user_approval_required\"`, an `executionId`, an `approvalUrl` and what is `pending`.\n\n\
 1. Show the `approvalUrl` to the user.\n2. Call `resume({ executionId })`. It waits up to 50 seconds; call it again while it answers the same status.\n3. It answers with the program's result, or with the next pause and its own `executionId`.\n\n\
-Never run the program again while it waits: that would ask for everything twice. A declined call gives the program `{ ok: false, error: { code: \"declined\", reason } }` and the program goes on. Calls made together (`Promise.all`) are asked for together.\n",
+Never run the program again while it waits: that would ask for everything twice. A declined call gives the program `{ ok: false, error: { code: \"declined\", reason } }` and the program goes on. Calls made together (`Promise.all`) are asked for together.\n\n\
+A tool may ask the user something while it carries a call out: the same status, and that call in `pending` has a `question`. The user answers on the same page.\n",
     ),
     (
         "errors",
@@ -215,8 +216,11 @@ pub fn approval_url(origin: &str, execution_id: &str, session_id: &str) -> Strin
 fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
     let expires = iso_time(pause.expires_at);
-    let lead =
-        if context.still_waiting { "Nobody has decided yet." } else { "A person has to approve before this goes on." };
+    let lead = match (context.still_waiting, asks(pause)) {
+        (true, _) => "Nobody has decided yet.",
+        (false, false) => "A person has to approve before this goes on.",
+        (false, true) => "A person has to answer before this goes on.",
+    };
     let mut text = format!(
         "{lead} Show this link to the user, then call resume with the executionId (again, while it waits):\n{url}\n\
          executionId: {execution_id}\nWaiting until {expires}:"
@@ -235,14 +239,22 @@ fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContex
 fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let expires = iso_time(pause.expires_at);
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
-    let mut message = if pause.pending.len() == 1 {
-        "The program wants to make this call:".to_owned()
-    } else {
-        format!("The program wants to make these {} calls:", pause.pending.len())
+    let mut message = match (pause.pending.len(), asks(pause)) {
+        (1, false) => "The program wants to make this call:".to_owned(),
+        (calls, false) => format!("The program wants to make these {calls} calls:"),
+        (1, true) => "The tool of this call asks the user something:".to_owned(),
+        (calls, true) => {
+            format!("The program wants to make these {calls} calls, or their tools ask the user something:")
+        }
     };
     message.push_str(&pending_lines(pause, RELAYED_CHARACTERS));
-    let instructions = "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
-                        action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself.";
+    let instructions = if asks(pause) {
+        "Ask the user, word for word. Then call resume with the executionId and action accept (content: what the user entered, \
+         by the names of the question's fields), decline or cancel, as the user answered. Do not answer yourself."
+    } else {
+        "Ask the user, word for word, whether this may be done. Then call resume with the executionId and \
+         action accept, decline (content {\"reason\": …}) or cancel, as the user answered. Do not answer yourself."
+    };
     let first = pause.pending.first();
     let structured = json!({
         "status": "waiting_for_interaction",
@@ -262,9 +274,20 @@ fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<
     text_result(&text, Some(&structured), false)
 }
 
+/// Whether a tool asks something, rather than a call waiting to be sent.
+fn asks(pause: &PauseReport) -> bool {
+    pause.pending.iter().any(|call| call.question.is_some())
+}
+
 /// A line for each call, as far as a result has room for them.
 pub(crate) fn pending_lines(pause: &PauseReport, limit: usize) -> String {
-    let line = |call: &PendingCall| format!("\n- {} {}", call.address, shortened(&call.arguments, limit));
+    let line = |call: &PendingCall| {
+        let arguments = shortened(&call.arguments, limit);
+        match &call.question {
+            Some(question) => format!("\n- {} {arguments} asks: {}", call.address, shortened(question, limit)),
+            None => format!("\n- {} {arguments}", call.address),
+        }
+    };
     let mut lines: String = pause.pending.iter().take(PENDING_LINES).map(line).collect();
     if pause.pending.len() > PENDING_LINES {
         lines = format!("{lines}\n… and {} more", pause.pending.len() - PENDING_LINES);
@@ -275,12 +298,16 @@ pub(crate) fn pending_lines(pause: &PauseReport, limit: usize) -> String {
 fn pending(pause: &PauseReport) -> Value {
     let room = STRUCTURED_LIMIT / pause.pending.len().max(1);
     let calls = pause.pending.iter().map(|call| {
-        json!({
+        let mut value = json!({
             "call": call.seq,
             "address": call.address,
             "args": arguments_value(&call.arguments, room),
             "line": call.line,
-        })
+        });
+        if let (Some(question), Some(value)) = (&call.question, value.as_object_mut()) {
+            value.insert("question".to_owned(), arguments_value(question, room));
+        }
+        value
     });
     Value::Array(calls.collect())
 }

@@ -10,7 +10,7 @@ use super::mcp_edge::{ask_session, session_stub};
 use crate::approval::Verdict;
 use crate::auth::{Principal, Purpose};
 use crate::console::approval::{ApprovalView, ItemState, PauseState};
-use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation};
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation, StopRequest};
 use crate::protocol::errors::WireError;
 use crate::protocol::text::bounded;
 use crate::session::id::ExecutionId;
@@ -51,16 +51,9 @@ pub(super) async fn history(request: &Request, edge: &Edge<'_>, session: &str) -
         Ok(principal) => principal,
         Err(error) => return refuse(&error),
     };
-    let after = edge.url.query_pairs().find(|(name, _)| name == "after").map(|(_, after)| bounded(&after, 100));
-    let Some(stub) = session_stub(edge.env, session) else { return refuse(&unknown()) };
-    let context = context_of(edge, principal, "", Operation::History { after });
-    let mut response = ask_session(&stub, &context, "").await?;
-    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
-    let body: Value = response.json().await?;
-    match status {
-        200 => json_response(200, &json!({ "status": "ok", "structured": body })),
-        400 => refuse(&WireError::bad_request("after has to be the next of another page.")),
-        _ => refuse(&error_of(status, retry_after.as_deref(), &body)),
+    match load_history(edge, principal, session).await? {
+        Ok(page) => json_response(200, &json!({ "status": "ok", "structured": page })),
+        Err(error) => refuse(&error),
     }
 }
 
@@ -89,6 +82,30 @@ pub(super) async fn decide(
         Some(all) => vec![all.verdict],
         None => asked.items.iter().map(|item| item.verdict).collect(),
     };
+    if is_own_id(execution) {
+        let reason = match &asked.all {
+            Some(all) if all.verdict == Verdict::Cancel => all.reason.clone(),
+            _ => {
+                let message = "The id of an execution names no question: only cancel is possible. Decide with the \
+                     executionId of a pause.";
+                return refuse(&WireError::bad_request(message));
+            }
+        };
+        return match send_stop(edge, principal, session, execution, reason).await? {
+            Stopped::Done => json_response(
+                200,
+                &json!({
+                    "status": "ok",
+                    "executionStatus": "completed",
+                    "text": "Decided (canceled).",
+                    "structured": { "status": "canceled", "executionId": execution },
+                    "isError": false,
+                }),
+            ),
+            Stopped::Refused { status, problem } => refuse_with(status, &problem),
+            Stopped::Failed(error) => refuse(&error),
+        };
+    }
     match send_decision(edge, principal, session, execution, &asked).await? {
         Sent::Decided(view) => {
             let status = match verdicts.as_slice() {
@@ -180,6 +197,67 @@ pub(super) async fn send_decision(
     })
 }
 
+/// What came of ending a program.
+pub(super) enum Stopped {
+    /// It ended.
+    Done,
+    /// It had ended already.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// `code` and `message`.
+        problem: Value,
+    },
+    /// There is no such program for this person.
+    Failed(WireError),
+}
+
+/// Ends a program, by the id of the execution itself.
+pub(super) async fn send_stop(
+    edge: &Edge<'_>,
+    principal: Principal,
+    session: &str,
+    execution: &str,
+    reason: Option<String>,
+) -> worker::Result<Stopped> {
+    let Some(stub) = session_stub(edge.env, session).filter(|_| is_own_id(execution)) else {
+        return Ok(Stopped::Failed(unknown()));
+    };
+    let context = context_of(edge, principal, "", Operation::Stop { execution: execution.to_owned() });
+    let mut response = ask_session(&stub, &context, &serde_json::to_string(&StopRequest { reason })?).await?;
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
+    let body: Value = response.json().await?;
+    Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
+        None if status == 200 => Stopped::Done,
+        None => Stopped::Failed(error_of(status, retry_after.as_deref(), &body)),
+        Some(problem) => Stopped::Refused { status, problem: problem.clone() },
+    })
+}
+
+/// Whether a text is the id of an execution itself, which the history names, and not the `executionId` of a pause.
+fn is_own_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// One page of what the programs of a session did, for its owner.
+pub(super) async fn load_history(
+    edge: &Edge<'_>,
+    principal: Principal,
+    session: &str,
+) -> worker::Result<Result<Value, WireError>> {
+    let after = edge.url.query_pairs().find(|(name, _)| name == "after").map(|(_, after)| bounded(&after, 100));
+    let Some(stub) = session_stub(edge.env, session) else { return Ok(Err(unknown())) };
+    let context = context_of(edge, principal, "", Operation::History { after });
+    let mut response = ask_session(&stub, &context, "").await?;
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
+    let body: Value = response.json().await?;
+    Ok(match status {
+        200 => Ok(body),
+        400 => Err(WireError::bad_request("after has to be the next of another page.")),
+        _ => Err(error_of(status, retry_after.as_deref(), &body)),
+    })
+}
+
 fn locate(edge: &Edge<'_>, session: &str, execution: &str) -> Option<(worker::Stub, String)> {
     let id = ExecutionId::parse(execution)?;
     if id.session != session {
@@ -265,11 +343,12 @@ fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
     };
     match object.get("decisions") {
         None => {
-            let digest = text(&object, "digest")?;
-            Ok(DecisionRequest {
-                all: Some(DecisionOnAll { digest, verdict: verdict(&object)?, reason: reason(&object)? }),
-                items: Vec::new(),
-            })
+            let (verdict, reason) = (verdict(&object)?, reason(&object)?);
+            // Cancelling sends nothing, so nothing has to have been shown.
+            let whatever = verdict == Verdict::Cancel && !object.contains_key("digest");
+            let digest = if whatever { String::new() } else { text(&object, "digest")? };
+            let all = DecisionOnAll { digest, verdict, reason, content: content(&object) };
+            Ok(DecisionRequest { all: Some(all), items: Vec::new(), form: None })
         }
         Some(Value::Array(list)) if !list.is_empty() => {
             let items = list.iter().map(|item| {
@@ -282,9 +361,10 @@ fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
                     digest: text(item, "digest")?,
                     verdict: verdict(item)?,
                     reason: reason(item)?,
+                    content: content(item),
                 })
             });
-            Ok(DecisionRequest { all: None, items: items.collect::<Result<_, String>>()? })
+            Ok(DecisionRequest { all: None, items: items.collect::<Result<_, String>>()?, form: None })
         }
         Some(_) => Err("decisions has to be a list with at least one item.".to_owned()),
     }
@@ -315,6 +395,11 @@ fn reason(object: &Map<String, Value>) -> Result<Option<String>, String> {
         }
         Some(_) => Err("reason has to be a text.".to_owned()),
     }
+}
+
+/// What the person entered, where a tool asks that.
+fn content(object: &Map<String, Value>) -> Option<Value> {
+    object.get("content").filter(|content| !content.is_null()).cloned()
 }
 
 fn summary(view: &ApprovalView) -> String {
@@ -348,6 +433,7 @@ fn structured(view: &ApprovalView) -> Value {
                 "args": serde_json::from_str::<Value>(&item.arguments).unwrap_or(Value::Null),
                 "method": item.method,
                 "url": item.url,
+                "question": item.question.as_ref().map(|question| &question.asked),
             })
         })
         .collect();

@@ -13,12 +13,14 @@ use super::authentication::{self, Presented, program};
 use super::clock::now;
 use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
 use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_path};
+use super::oauth;
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
 use crate::auth::Principal;
 use crate::config::Settings;
 use crate::internal::{Asked, Context, Operation};
+use crate::oauth::SCOPE;
 use crate::protocol::cors::{is_loopback, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::text::bounded;
@@ -44,7 +46,7 @@ pub fn quick(description: String, env: &Env) -> Option<String> {
         return None;
     }
     // Whoever was not seen a moment ago goes the slow way, where signatures and keys are looked at.
-    let principal = authentication::known(&edge.settings, Presented::of(&incoming))?;
+    let principal = authentication::known(&edge.settings, Presented::of(&incoming, &edge.origin, DEFAULT_RESOURCE))?;
     match decide(&incoming, &edge, DEFAULT_RESOURCE, principal) {
         Ok(Next::Forward(context, id)) if context.asked.held => Some(handed_on(id, &context)),
         Ok(Next::Answer(_) | Next::Open(..) | Next::Forward(..)) | Err(_) => None,
@@ -219,6 +221,9 @@ async fn route(
         [".well-known", "oauth-protected-resource", "mcp", "toolkits", slug] if is_slug(slug) => {
             resource_metadata(&request, &edge, slug)
         }
+        [".well-known", "oauth-authorization-server"] | ["oauth", ..] => {
+            authorization_server(request, &edge, &segments).await
+        }
         ["health"] => json_response(200, &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })),
         ["demo", ..] if edge.settings.demo => demo(request, &edge).await,
         [""] => pages::home(&request, &edge).await,
@@ -227,6 +232,7 @@ async fn route(
         ["sign-out"] => authentication::sign_out(&request, &edge),
         ["assets", ..] => pages::asset(&path),
         ["resume", execution] => pages::approval(request, &edge, execution).await,
+        ["sessions", session] => pages::history(request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions"] => super::approval_api::history(&request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions", execution] => {
             super::approval_api::read(&request, &edge, session, execution).await
@@ -267,6 +273,25 @@ pub(super) fn context_of(edge: &Edge<'_>, principal: Principal, resource: &str, 
     }
 }
 
+/// The routes of the gateway as an authorization server, where it is one.
+async fn authorization_server(request: Request, edge: &Edge<'_>, segments: &[&str]) -> worker::Result<Response> {
+    let Some(settings) = edge.settings.auth.oauth() else {
+        return api_error(&WireError::no_such_route());
+    };
+    let server = oauth::OAuth::new(edge, settings);
+    match segments {
+        [".well-known", _] => oauth::metadata(&request, edge),
+        ["oauth", "register"] => oauth::register(request, &server).await,
+        ["oauth", "token"] => oauth::token(request, &server).await,
+        ["oauth", "revoke"] => oauth::revoke(request, &server).await,
+        ["oauth", "authorize"] => match pages::person(&request, edge).await {
+            Ok(person) => oauth::authorize(request, &server, person).await,
+            Err(error) => pages::not_signed_in(&request, edge, &error),
+        },
+        _ => api_error(&WireError::no_such_route()),
+    }
+}
+
 // ---- small routes -------------------------------------------------------------------------------
 
 /// RFC 9728, section 2. `resource` is exactly the endpoint's URL.
@@ -279,8 +304,15 @@ fn resource_metadata(request: &Request, edge: &Edge<'_>, resource: &str) -> work
         "resource_name": "Countersign",
         "bearer_methods_supported": ["header"],
     });
-    if let (Some(oidc), Some(members)) = (edge.settings.auth.oidc(), metadata.as_object_mut()) {
-        members.insert("authorization_servers".to_owned(), json!([oidc.issuer]));
+    let auth = &edge.settings.auth;
+    // The gateway first: every client can sign in there, whatever the issuer takes.
+    let own = auth.oauth().map(|_| edge.origin.as_str());
+    let servers: Vec<&str> = own.into_iter().chain(auth.oidc().map(|oidc| oidc.issuer.as_str())).collect();
+    if let Some(members) = metadata.as_object_mut().filter(|_| !servers.is_empty()) {
+        members.insert("authorization_servers".to_owned(), json!(servers));
+        if own.is_some() {
+            members.insert("scopes_supported".to_owned(), json!([SCOPE]));
+        }
     }
     let response = json_response(200, &metadata)?;
     response.headers().set("access-control-allow-origin", "*")?;

@@ -67,6 +67,20 @@ export function forward(namespace, id, request, context, upgrade, hold) {
   return send(stub, objectUrl(url), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
 }
 
+/** Reads a body and throws it away, up to `limit` bytes. It is refused already: whatever happens here changes nothing. */
+export async function drain({ body }, limit) {
+  try {
+    const reader = body.getReader();
+    for (let arrived = 0; arrived <= limit; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      arrived += value.byteLength;
+    }
+  } catch {
+    // The client is gone, or sends its body on after the answer.
+  }
+}
+
 /** The URL of a request to an object that stands for one with this URL. */
 export function objectUrl(url) {
   const query = url.indexOf("?");

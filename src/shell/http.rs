@@ -36,6 +36,9 @@ extern "C" {
         hold: bool,
     ) -> Result<JsValue, JsValue>;
 
+    #[wasm_bindgen(js_name = drain, catch)]
+    fn read_and_forget(request: &web_sys::Request, limit: usize) -> Result<js_sys::Promise, JsValue>;
+
     type FailedCall;
 
     #[wasm_bindgen(method, getter)]
@@ -217,12 +220,27 @@ pub(crate) const DRAINED_BYTES: usize = 32 << 20;
 /// outside of wasm, so that it can say which request failed.
 const SMALL_BODY: usize = 64 << 10;
 
+/// Reads the body of a request that is refused whatever it holds, up to [`DRAINED_BYTES`]: the platform closes a connection on which
+/// more than some 64 KiB are still on their way, and the client would never read why.
+pub(crate) async fn drain(request: &web_sys::Request, incoming: &Incoming) {
+    let length = incoming.header("content-length").and_then(|length| length.parse::<usize>().ok());
+    if request.body().is_none() || length.is_some_and(|length| length <= SMALL_BODY) {
+        return;
+    }
+    if let Ok(done) = read_and_forget(request, DRAINED_BYTES) {
+        // It never fails.
+        let _ = wasm_bindgen_futures::JsFuture::from(done).await;
+    }
+}
+
 /// Reads a body of at most `limit` bytes. Counts what arrives, whatever `Content-Length` says.
 pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     if request.inner().body().is_none() {
         return Ok(Vec::new());
     }
     let mut stream = request.stream().map_err(|_| BodyError::Broken)?;
+    let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<usize>().ok());
+    let declared = declared.filter(|length| *length <= limit);
     let mut bytes = Vec::new();
     let mut arrived = 0;
     while let Some(chunk) = stream.next().await {
@@ -234,6 +252,11 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
         if arrived > limit {
             bytes = Vec::new();
         } else {
+            // Whoever sent a quarter gets the whole at once: a vector that grows as it goes is up to three times as large for
+            // a moment, and wasm gives no memory back.
+            if let Some(rest) = declared.filter(|declared| arrived.saturating_mul(4) > *declared) {
+                bytes.reserve_exact(rest.saturating_sub(bytes.len()));
+            }
             bytes.extend_from_slice(&chunk);
         }
     }
@@ -283,7 +306,14 @@ pub(crate) struct Post {
 
 /// Reads a POST: content negotiation, size, JSON, JSON-RPC.
 pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Post, Refusal> {
-    let accepts = check_post(asked)?;
+    let accepts = match check_post(asked) {
+        Ok(accepts) => accepts,
+        Err(refusal) => {
+            // So that the client gets to read it, as with a body that is too large.
+            let _ = read_body(request, 0).await;
+            return Err(refusal);
+        }
+    };
     let bytes = if asked.held {
         request.bytes().await.map_err(|_| BodyError::Broken)
     } else {

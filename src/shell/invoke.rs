@@ -270,7 +270,7 @@ pub(crate) async fn invoke(
     reach: &Reach<'_>,
 ) -> Rc<str> {
     match prepared {
-        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, &reach.link, reach.original).await,
+        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, reach).await,
         Prepared::Catalog(question) => {
             match organization::question(env, &caller.organization, &caller.resource, question).await {
                 Ok(Ok(data)) => ok_result(&data),

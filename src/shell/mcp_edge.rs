@@ -5,10 +5,13 @@ use worker::{Env, Headers, Request, Response, ResponseBuilder, Stub};
 use super::authentication::{self, Presented, Refusal};
 use super::entry::{Edge, context_of};
 use super::events::event_stream;
-use super::http::{Forwarded, Incoming, error_response, forward_to_session, mcp_response, own_request, read_post};
+use super::http::{
+    Forwarded, Incoming, drain, error_response, forward_to_session, mcp_response, own_request, read_post,
+};
 use super::platform::{failure_response, first_call, log_failure, platform_failure};
 use crate::auth::{Denial, Principal, Purpose};
 use crate::internal::{Context, Operation};
+use crate::oauth::SCOPE;
 use crate::protocol::cors::{self, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::{RequestId, parse_body};
@@ -37,23 +40,35 @@ pub(super) async fn mcp(
     edge: &Edge<'_>,
     resource: &str,
 ) -> worker::Result<web_sys::Response> {
+    match next_step(&request, incoming, edge, resource).await? {
+        Next::Answer(response) => {
+            drain(&request, incoming).await;
+            Ok(response.into())
+        }
+        Next::Open(context, otherwise) => open(request, edge, context, otherwise).await,
+        Next::Forward(context, id) => forward(request, incoming, edge, context, id).await,
+    }
+}
+
+async fn next_step<'a>(
+    request: &web_sys::Request,
+    incoming: &'a Incoming,
+    edge: &Edge<'_>,
+    resource: &str,
+) -> worker::Result<Next<'a>> {
     if let Some(response) = refuse_early(incoming, edge)? {
-        return Ok(response.into());
+        return Ok(Next::Answer(response));
     }
     // 4. Who asks.
-    let presented = Presented::of(incoming);
+    let presented = Presented::of(incoming, &edge.origin, resource);
     let principal = match authentication::known(&edge.settings, presented) {
         Some(principal) => principal,
         None => match authentication::authenticate(edge, presented, &Headers(request.headers())).await {
             Ok(principal) => principal,
-            Err(refusal) => return refuse(&refusal, incoming, edge, resource).await.map(Into::into),
+            Err(refusal) => return refuse(&refusal, incoming, edge, resource).await.map(Next::Answer),
         },
     };
-    match decide(incoming, edge, resource, principal)? {
-        Next::Answer(response) => Ok(response.into()),
-        Next::Open(context, otherwise) => open(request, edge, context, otherwise).await,
-        Next::Forward(context, id) => forward(request, incoming, edge, context, id).await,
-    }
+    decide(incoming, edge, resource, principal)
 }
 
 /// What is done with a request.
@@ -165,6 +180,9 @@ async fn end_session(edge: &Edge<'_>, id: &str, denial: &Denial) {
 fn unauthorized(edge: &Edge<'_>, resource: &str, problem: Option<&str>) -> worker::Result<Response> {
     let metadata = format!("{}/.well-known/oauth-protected-resource{}", edge.origin, resource_path(resource));
     let mut challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+    if edge.settings.auth.oauth().is_some() {
+        challenge = format!("{challenge}, scope=\"{SCOPE}\"");
+    }
     if let Some(problem) = problem {
         challenge = format!("{challenge}, error=\"invalid_token\", error_description=\"{problem}\"");
     }

@@ -11,6 +11,7 @@ mod import;
 mod invoke;
 mod mcp_edge;
 mod notify;
+mod oauth;
 mod organization;
 mod outbound;
 mod pages;

@@ -2,7 +2,9 @@
 
 use worker::{Method, Request, Response, ResponseBuilder};
 
-use super::approval_api::{DECISION_LIMIT, REASON_LIMIT, Sent, from_own_page, load, problem_text, send_decision};
+use super::approval_api::{
+    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, from_own_page, load, load_history, problem_text, send_decision, send_stop,
+};
 use super::authentication;
 use super::entry::{Edge, api_error};
 use super::http::{header, read_body};
@@ -10,13 +12,23 @@ use super::sandbox::loader;
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
 use crate::console::pages as html;
-use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest};
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, SentField};
 use crate::protocol::errors::WireError;
 
 pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::page_headers())
+}
+
+/// A page that may have been opened by a client's page, which waits for it as its opener: a sign-in.
+pub(super) fn plain_page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::consent_headers(""))
+}
+
+/// A page with headers of its own.
+pub(super) fn from_page(status: u16, body: String, headers: &[(&'static str, String)]) -> worker::Result<Response> {
     let mut builder = ResponseBuilder::new().with_status(status);
-    for (name, value) in html::page_headers() {
-        builder = builder.with_header(name, &value)?;
+    for (name, value) in headers {
+        builder = builder.with_header(name, value)?;
     }
     Ok(builder.fixed(body.into_bytes()))
 }
@@ -47,7 +59,7 @@ pub(super) fn redirect(to: &str) -> worker::Result<Response> {
 }
 
 /// The person in the browser. A bearer on a page is a program's, and a program does not decide here.
-async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+pub(super) async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
     if header(request.headers(), "authorization").is_none() {
         return authentication::person(edge, request.headers()).await.map_err(|refusal| refusal.error());
     }
@@ -59,7 +71,7 @@ async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireErr
 }
 
 /// Nobody is signed in: the way there for somebody who wants to see a page, which comes back to it.
-fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireError) -> worker::Result<Response> {
+pub(super) fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireError) -> worker::Result<Response> {
     if error.status != 401 || request.method() != Method::Get || header(request.headers(), "authorization").is_some() {
         return error_page(error);
     }
@@ -168,6 +180,9 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Sent::Decided(view) => {
                     redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id))
                 }
+                Sent::Refused { status: 400, problem, view } if problem.get("code") == Some(&"bad_answer".into()) => {
+                    page(400, html::bad_answer_page(&view, &name, &problem_text(&problem), &fields))
+                }
                 Sent::Refused { status: 400, problem, .. } => {
                     message(400, "That cannot be done", &problem_text(&problem))
                 }
@@ -185,9 +200,48 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
     }
 }
 
-type Fields = Vec<(String, String)>;
+/// `GET` and `POST /sessions/<id>`: what the programs of a session did; the form stops one.
+pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str) -> worker::Result<Response> {
+    let person = match person(&request, edge).await {
+        Ok(person) => person,
+        Err(error) => return not_signed_in(&request, edge, &error),
+    };
+    let name = name_of(&person);
+    match request.method() {
+        Method::Get | Method::Head => match load_history(edge, person, session).await? {
+            Ok(view) => page(200, html::history_page(session, &serde_json::from_value(view)?, &name)),
+            Err(error) => error_page(&error),
+        },
+        Method::Post => {
+            if !from_own_page(&request, edge) {
+                return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
+            }
+            let fields = match read_form(&mut request).await {
+                Ok(fields) => fields,
+                Err(error) => return error_page(&error),
+            };
+            let (Some("stop"), Some(execution)) = (field(&fields, "action"), field(&fields, "execution")) else {
+                return message(400, "That cannot be done", "The form was incomplete. Go back and try again.");
+            };
+            match send_stop(edge, person, session, execution, None).await? {
+                // One that had ended already is shown as that.
+                Stopped::Done | Stopped::Refused { .. } => redirect(&format!("/sessions/{session}")),
+                Stopped::Failed(error) => error_page(&error),
+            }
+        }
+        Method::Put
+        | Method::Patch
+        | Method::Delete
+        | Method::Options
+        | Method::Connect
+        | Method::Trace
+        | Method::Report => api_error(&WireError::method_not_allowed()),
+    }
+}
 
-async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
+pub(super) type Fields = Vec<(String, String)>;
+
+pub(super) async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     let kind = header(request.headers(), "content-type").unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(WireError::bad_request("The form was not sent as a form."));
@@ -196,7 +250,7 @@ async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     Ok(url::form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
 }
 
-fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
@@ -215,7 +269,8 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
     if let Some(verdict) = Verdict::parse(action) {
         let digest = field(fields, "digest").unwrap_or_default().to_owned();
         let reason = reason_of(fields, "reason");
-        return Some(DecisionRequest { all: Some(DecisionOnAll { digest, verdict, reason }), items: Vec::new() });
+        let all = DecisionOnAll { digest, verdict, reason, content: None };
+        return Some(DecisionRequest { all: Some(all), items: Vec::new(), form: Some(sent_fields(fields)) });
     }
     if action != "items" {
         return None;
@@ -233,7 +288,17 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
             digest: field(fields, &format!("digest-{call}")).unwrap_or_default().to_owned(),
             verdict,
             reason: reason_of(fields, &format!("reason-{call}")).or_else(|| reason_of(fields, "reason")),
+            content: None,
         });
     }
-    (!items.is_empty()).then_some(DecisionRequest { all: None, items })
+    (!items.is_empty()).then_some(DecisionRequest { all: None, items, form: Some(sent_fields(fields)) })
+}
+
+/// The fields of what tools ask: `field-<call>-<place>`.
+fn sent_fields(fields: &Fields) -> Vec<SentField> {
+    let sent = |(name, text): &(String, String)| {
+        let (call, place) = name.strip_prefix("field-")?.split_once('-')?;
+        Some(SentField { call: call.parse().ok()?, place: place.parse().ok()?, text: text.clone() })
+    };
+    fields.iter().filter_map(sent).collect()
 }

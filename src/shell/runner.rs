@@ -4,17 +4,20 @@
 //! [`Runner::step`], which takes the engine, gives it the input, and carries the effects out at once
 //! and without an await in between, so that the rows of a step are one transaction.
 
+mod link;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, LocalBoxFuture, select};
+use futures_util::future::{Either, select};
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::spawn_local;
 use worker::{Env, State};
 
+use self::link::{CallLink, Questions};
 use super::clock::{now, sleep};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
@@ -26,13 +29,13 @@ use super::upstream::{Reach, Upstreams};
 use crate::approval::Route;
 use crate::config::Settings;
 use crate::engine::{
-    Boot, CallError, Delivery, Effect, Execution, ExecutionStatus, Moment, Output, ProgramRow, Reply, Resolution, Turn,
-    Write, ok_result,
+    Boot, CallError, Decider, DecisionError, Delivery, Effect, Execution, ExecutionStatus, Moment, Output, ProgramRow,
+    Reply, Resolution, Turn, Write, ok_result,
 };
 use crate::session::alarm::{AlarmState, next_alarm};
 use crate::session::id::{NONCE_BYTES, pause_id};
 use crate::session::results::{READ_RESULT, parse_read, part_of_result};
-use crate::upstream::{Changed, Link, LogLevel, Question, ServerError};
+use crate::upstream::Link;
 
 /// Executions of one session that may be open at once.
 pub(crate) const OPEN_EXECUTIONS: usize = 64;
@@ -57,6 +60,8 @@ pub(crate) struct Live {
     pub(crate) told_logs: Cell<usize>,
     /// Who hears of it and can be asked; the newest counts.
     links: RefCell<Vec<Rc<dyn Link>>>,
+    /// Questions of its tools that a person is asked on a page.
+    questions: Questions,
     /// Ends its calls: nobody wants to hear of it any more.
     ended: Notify,
     /// Its rows could not be written: what is in memory is not what is stored.
@@ -81,54 +86,6 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.live.links.borrow_mut().retain(|link| !Rc::ptr_eq(link, &self.link));
     }
-}
-
-/// What a call of an execution may do: a program's may ask the client, a direct one's may do everything.
-struct LiveLink(Rc<Live>);
-
-impl LiveLink {
-    fn link(&self) -> Option<Rc<dyn Link>> {
-        self.0.links.borrow().last().cloned()
-    }
-
-    fn direct(&self) -> Option<Rc<dyn Link>> {
-        self.link().filter(|_| self.0.program.direct.is_some())
-    }
-}
-
-impl Link for LiveLink {
-    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if let Some(link) = self.direct() {
-            link.progress(progress, total, message);
-        }
-    }
-
-    fn log(&self, level: LogLevel, logger: Option<&str>, data: serde_json::Value) {
-        if let Some(link) = self.direct() {
-            link.log(level, logger, data);
-        }
-    }
-
-    fn ask(&self, question: Question) -> LocalBoxFuture<'_, Result<serde_json::Value, ServerError>> {
-        Box::pin(async move {
-            match self.link() {
-                Some(link) => link.ask(question).await,
-                None => Err(ServerError::ClientCannotBeAsked("it does not wait for this".to_owned())),
-            }
-        })
-    }
-
-    fn changed(&self, what: Changed) {
-        if let Some(link) = self.link() {
-            link.changed(what);
-        }
-    }
-
-    fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
-        Box::pin(sleep(std::time::Duration::from_millis(u64::from(milliseconds))))
-    }
-
-    fn disconnect(&self) {}
 }
 
 /// What runs an execution's program now.
@@ -262,6 +219,7 @@ impl Runner {
             dozes_until: Cell::new(None),
             told_logs: Cell::new(0),
             links: RefCell::default(),
+            questions: Questions::default(),
             ended: Notify::default(),
             lost: Cell::new(false),
         });
@@ -305,6 +263,7 @@ impl Runner {
             dozes_until: Cell::new(None),
             told_logs: Cell::new(told_logs),
             links: RefCell::default(),
+            questions: Questions::default(),
             ended: Notify::default(),
             lost: Cell::new(false),
         }))
@@ -392,6 +351,7 @@ impl Runner {
                 }
             };
             runner.open_sandbox(&next, &boot);
+            runner.step(&next, |engine, moment| engine.sandbox_begins(moment, boot.attempt));
             runner.serve_queue_later();
         });
     }
@@ -506,6 +466,7 @@ impl Runner {
                 Effect::DropSandbox { attempt } => self.drop_sandbox(live, attempt),
                 Effect::Resolve { seq } => self.spawn_resolve(live, seq),
                 Effect::Invoke { seq } => self.spawn_invoke(live, seq),
+                Effect::Tell { seq, verdict, content } => live.questions.tell(seq, verdict, content.as_deref()),
                 Effect::Report => Self::reported(live),
             }
         }
@@ -582,15 +543,21 @@ impl Runner {
             self.direct_turn_later(live, attempt, 0, &boot.settled);
             return;
         }
-        *live.sandbox.borrow_mut() = Some(Machine::Queued(boot));
         if self.sandboxes() < SANDBOXES && !self.others_queue(live) {
-            let boot = live.sandbox.borrow_mut().take();
-            if let Some(Machine::Queued(boot)) = boot {
-                self.open_sandbox(live, &boot);
-            }
-        } else {
-            self.serve_queue_later();
+            self.open_sandbox(live, &boot);
+            return;
         }
+        *live.sandbox.borrow_mut() = Some(Machine::Queued(boot));
+        let runner = Rc::clone(self);
+        let live = Rc::clone(live);
+        // Not at once: this is in the middle of a step.
+        spawn_local(async move {
+            let queues = matches!(&*live.sandbox.borrow(), Some(Machine::Queued(boot)) if boot.attempt == attempt);
+            if queues {
+                runner.step(&live, |engine, moment| engine.sandbox_queued(moment, attempt));
+            }
+        });
+        self.serve_queue_later();
     }
 
     fn others_queue(&self, own: &Rc<Live>) -> bool {
@@ -750,7 +717,8 @@ impl Runner {
             let caller = Caller { is_admin: runner.is_admin.get(), ..live.caller.clone() };
             let ended = live.ended.changed();
             let original = live.program.direct.is_some();
-            let reach = Reach { upstreams: &runner.upstreams, link: Rc::new(LiveLink(Rc::clone(&live))), original };
+            let link = Rc::new(CallLink::new(&runner, &live, seq));
+            let reach = Reach { upstreams: &runner.upstreams, link, original, person: true };
             let invoked = invoke(&runner.env, &runner.settings, &caller, &prepared, &reach);
             let Either::Left((result, _)) = select(std::pin::pin!(invoked), ended).await else {
                 // Nobody hears the answer any more: what was dropped tells the server.
@@ -759,6 +727,16 @@ impl Runner {
             log_call(Some(&live.id), &address, &result, started);
             runner.step(&live, |engine, moment| engine.settled(moment, seq, result));
         });
+    }
+
+    /// Ends an execution because a person wants it.
+    pub(crate) fn stop(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        reason: Option<String>,
+        decider: &Decider,
+    ) -> worker::Result<Result<(), DecisionError>> {
+        self.try_step(live, |engine, moment| engine.stop(moment, reason, decider))
     }
 
     /// Lets decisions be acted on by whoever keeps the object awake; otherwise the alarm does it.
@@ -787,10 +765,7 @@ impl Runner {
         Ok(AlarmState {
             last_activity: self.last_activity.get(),
             terminated_at: self.terminated_at.get(),
-            execution: live
-                .values()
-                .filter_map(|live| live.engine.borrow().next_alarm(now, live.dozes_until.get().is_some()))
-                .min(),
+            execution: live.values().filter_map(|live| self.alarm_of(live, now)).min(),
             waiting: status(ExecutionStatus::Waiting) + status(ExecutionStatus::Sleeping),
             running: status(ExecutionStatus::Running)
                 + live.values().filter(|live| live.engine.borrow().row().settling).count(),
@@ -802,6 +777,15 @@ impl Runner {
             .flatten()
             .min(),
         })
+    }
+
+    fn alarm_of(&self, live: &Live, now: u64) -> Option<u64> {
+        let engine = live.engine.borrow();
+        // A tool that asks holds a connection: the object must not be without a request or an alarm for a moment.
+        if self.drivers.get() == 0 && engine.has_question() {
+            return Some(now);
+        }
+        engine.next_alarm(now, live.dozes_until.get().is_some())
     }
 
     /// Sets the alarm if it has to ring earlier than it is set to. The only caller of `setAlarm`.

@@ -90,6 +90,7 @@ class Upstream {
 
 // ---- in the child ---------------------------------------------------------------------------------------------------------
 
+const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds, "nobody answered"));
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 const object = (properties, required = []) => ({ type: "object", properties, ...(required.length > 0 ? { required } : {}) });
 const ODD_BLOCKS = [
@@ -106,13 +107,26 @@ const TOOLS = [
   { name: "refuse", description: "Answers with a JSON-RPC error", inputSchema: object({}), annotations: { readOnlyHint: true } },
   { name: "blocks", description: "Blocks of many kinds", inputSchema: object({}), annotations: { readOnlyHint: true } },
   { name: "talk", description: "Progress and log messages first", inputSchema: object({}), annotations: { readOnlyHint: true } },
-  { name: "ask", description: "Asks the client something", inputSchema: object({ what: { type: "string", enum: ["form", "url", "sampling", "roots"] } }), annotations: { readOnlyHint: true } },
+  { name: "ask", description: "Asks the client something", inputSchema: object({ what: { type: "string", enum: ["form", "fields", "url", "sampling", "roots"] }, patience: { type: "integer" } }), annotations: { readOnlyHint: true } },
   { name: "region", description: "Has an argument that is a header too", inputSchema: object({ region: { type: "string", "x-mcp-header": "Region" } }, ["region"]), annotations: { readOnlyHint: true } },
   { name: "lying-output", description: "Has an output schema that its results do not keep to", inputSchema: object({}), outputSchema: object({ n: { type: "integer" } }, ["n"]), annotations: { readOnlyHint: true } },
 ];
 
 const QUESTIONS = {
   form: { method: "elicitation/create", params: { message: "Which colour?", requestedSchema: object({ colour: { type: "string" } }, ["colour"]) } },
+  fields: {
+    method: "elicitation/create",
+    params: {
+      message: "Who are you? <script>alert(1)</script>",
+      requestedSchema: object({
+        name: { type: "string", title: "Your name", minLength: 2 },
+        age: { type: "integer", minimum: 18 },
+        agree: { type: "boolean" },
+        colour: { type: "string", oneOf: [{ const: "r", title: "Red" }, { const: "g", title: "Green" }] },
+        tags: { type: "array", minItems: 1, items: { type: "string", enum: ["a", "b", "c"] } },
+      }, ["name", "tags"]),
+    },
+  },
   url: { method: "elicitation/create", params: { mode: "url", message: "Sign in", url: "https://example.com/sign-in", elicitationId: "e1" } },
   sampling: { method: "sampling/createMessage", params: { messages: [{ role: "user", content: { type: "text", text: "Say hello" } }], maxTokens: 10 } },
   roots: { method: "roots/list", params: {} },
@@ -184,7 +198,8 @@ function serve(era, port) {
         talk("notifications/message", { level: "error", logger: "upstream", data: { said: "hello" } });
         return text("talked");
       case "ask":
-        return { structuredContent: { answer: await ask(QUESTIONS[args.what]) }, content: [] };
+        // With patience it waits so many milliseconds for the answer and goes on without.
+        return { structuredContent: { answer: await Promise.race([ask(QUESTIONS[args.what]), ...(args.patience ? [later(args.patience)] : [])]) }, content: [] };
       case "lying-output":
         return { structuredContent: { n: "no number" }, content: [] };
       default:

@@ -8,6 +8,7 @@ use askama::Template;
 use super::json::json;
 use super::markup::{Html, block, count, inline, line, number, percent};
 use super::program::{Listing, Mark, listing};
+use super::question::{QuestionPart, question_part};
 use super::{Frame, render};
 use crate::approval::Verdict;
 use crate::console::approval::{ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState};
@@ -39,7 +40,7 @@ pub enum Notice {
 
 /// How a state is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tone {
+pub(super) enum Tone {
     Waits,
     Good,
     Bad,
@@ -47,7 +48,7 @@ enum Tone {
 }
 
 impl Tone {
-    fn class(self) -> &'static str {
+    pub(super) fn class(self) -> &'static str {
         match self {
             Self::Waits => "waits",
             Self::Good => "good",
@@ -59,6 +60,7 @@ impl Tone {
 
 #[derive(Template)]
 #[template(path = "approval.html")]
+#[expect(clippy::struct_excessive_bools, reason = "each shows one part of the page or not")]
 struct ApprovalTemplate<'a> {
     frame: Frame,
     notice: Option<Html>,
@@ -84,6 +86,12 @@ struct ApprovalTemplate<'a> {
     digest: &'a str,
     approve: String,
     decline: String,
+    approve_hint: String,
+    decline_hint: String,
+    stop: bool,
+    stopped: Option<DecisionPart>,
+    history: String,
+    marked: bool,
     outcome: Option<OutcomePart>,
     items: Vec<ItemPart<'a>>,
     program: Listing,
@@ -113,6 +121,7 @@ struct ItemPart<'a> {
     result_size: String,
     result_open: bool,
     decidable: bool,
+    question: Option<QuestionPart>,
 }
 
 struct DecisionPart {
@@ -138,9 +147,20 @@ struct OutcomePart {
 
 /// The page of one pause. Its form posts `action` (`accept`, `decline`, `cancel` or `items`), `digest`
 /// and `reason` to the page's own address; for `items` also `choice-<call>` (`accept`, `decline` or
-/// `later`), `digest-<call>` and `reason-<call>` of every call that can be decided alone.
+/// `later`), `digest-<call>` and `reason-<call>` of every call that can be decided alone. Fields of what a tool asks are
+/// `field-<call>-<place>`. Where nothing waits, `cancel` without a digest ends the program.
 #[must_use]
 pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) -> String {
+    page_with(view, person, notice.map(|notice| notice_text(notice, view)), None)
+}
+
+/// The page for an answer that does not fit what a tool asks: it says why, and keeps what was entered.
+#[must_use]
+pub fn bad_answer_page(view: &ApprovalView, person: &str, problem: &str, sent: &[(String, String)]) -> String {
+    page_with(view, person, Some(inline(&format!("Nothing was decided. {problem}"))), Some(sent))
+}
+
+fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Option<&[(String, String)]>) -> String {
     let waiting = waiting_count(view);
     let several = waiting > 1;
     let complete = shown_completely(view);
@@ -149,10 +169,12 @@ pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) 
     let heading = heading(view, waiting);
     let announce = announcement(view);
     let others_left_out = view.others.len().saturating_sub(OTHERS);
-    let program = listing(&view.program, &marks(view));
+    let marks = marks(view);
+    let program = listing(&view.program, &marks);
+    let asks = asking_count(view);
     render(&ApprovalTemplate {
         frame: Frame::new(Some(person)),
-        notice: notice.map(|notice| notice_text(notice, view)),
+        notice,
         version: version(view),
         live: is_live(view),
         refresh: is_live(view) && waiting == 0,
@@ -177,14 +199,20 @@ pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) 
         waiting,
         complete: all_shown,
         digest: &view.digest,
-        approve: together("Approve", waiting),
+        approve: approve_words(waiting, asks),
         decline: together("Decline", waiting),
+        approve_hint: approve_hint(waiting, asks),
+        decline_hint: decline_hint(waiting, asks),
+        stop: waiting == 0 && !view.execution_status.is_over(),
+        stopped: view.stopped.as_ref().map(|stopped| decision_part(stopped, false)),
+        history: format!("/sessions/{}", percent(&view.session_id)),
+        marked: !marks.is_empty(),
         outcome: view.outcome.as_ref().map(|outcome| outcome_part(outcome, view.execution_status)),
         items: view
             .items
             .iter()
             .zip(complete)
-            .map(|(item, complete)| item_part(view, item, complete, several))
+            .map(|(item, complete)| item_part(view, item, (complete, several), sent))
             .collect(),
         program_lines: count(program.lines, "line", "lines"),
         program,
@@ -213,6 +241,12 @@ fn page_path(view: &ApprovalView, execution: &str) -> String {
 /// Calls that can be decided now.
 fn waiting_count(view: &ApprovalView) -> usize {
     if view.state == PauseState::Waiting { view.waiting_count() } else { 0 }
+}
+
+/// Those of them whose tools ask something.
+fn asking_count(view: &ApprovalView) -> usize {
+    let asks = |item: &&ItemView| item.state == ItemState::Waiting && item.question.is_some();
+    if view.state == PauseState::Waiting { view.items.iter().filter(asks).count() } else { 0 }
 }
 
 fn is_live(view: &ApprovalView) -> bool {
@@ -284,6 +318,40 @@ fn together(verb: &str, waiting: usize) -> String {
     if waiting == 1 { verb.to_owned() } else { format!("{verb} all {}", number(waiting)) }
 }
 
+fn approve_words(waiting: usize, asks: usize) -> String {
+    match (waiting, asks) {
+        (1, 1) => "Send the answer".to_owned(),
+        (_, 0) => together("Approve", waiting),
+        _ if waiting == asks => format!("Send all {} answers", number(asks)),
+        _ => format!("Approve and answer all {}", number(waiting)),
+    }
+}
+
+fn approve_hint(waiting: usize, asks: usize) -> String {
+    let calls = if waiting == 1 {
+        "the call is sent once, exactly as shown."
+    } else {
+        "the calls are sent once, exactly as shown."
+    };
+    let answers = "the tool gets exactly what you entered, and goes on with its call.";
+    match (waiting, asks) {
+        (_, 0) => format!("Approve: {calls}"),
+        _ if waiting == asks => format!("Answer: {answers}"),
+        _ => format!("Approve and answer: {calls} Where a tool asks, {answers}"),
+    }
+}
+
+fn decline_hint(waiting: usize, asks: usize) -> String {
+    let calls = if waiting == 1 { "it is not sent." } else { "they are not sent." };
+    let calls = format!("{calls} The program is told and may go on.");
+    let answers = "the tool is told that you do not answer, and decides itself how to go on with its call, which was sent already.";
+    match (waiting, asks) {
+        (_, 0) => format!("Decline: {calls}"),
+        _ if waiting == asks => format!("Decline: {answers}"),
+        _ => format!("Decline: {calls} Where a tool asks, {answers}"),
+    }
+}
+
 fn pause_state(view: &ApprovalView) -> (&'static str, Tone) {
     match view.state {
         PauseState::Waiting => ("Waiting for a decision", Tone::Waits),
@@ -301,7 +369,12 @@ fn pause_state(view: &ApprovalView) -> (&'static str, Tone) {
 }
 
 fn heading(view: &ApprovalView, waiting: usize) -> String {
+    let asks = asking_count(view);
     match view.state {
+        PauseState::Waiting if waiting == 1 && asks == 1 && view.items.len() == 1 => "A tool asks you".to_owned(),
+        PauseState::Waiting if asks > 0 && waiting == view.items.len() => {
+            format!("Decide on these {} calls", number(waiting))
+        }
         PauseState::Waiting if waiting == 1 && view.items.len() == 1 => "Approve this call?".to_owned(),
         PauseState::Waiting if waiting == view.items.len() => format!("Approve these {} calls?", number(waiting)),
         PauseState::Waiting => {
@@ -344,6 +417,23 @@ fn verdict_heading(view: &ApprovalView) -> &'static str {
 fn lead(view: &ApprovalView, waiting: usize) -> Html {
     if view.state != PauseState::Waiting {
         return inline(&announcement(view));
+    }
+    let asks = asking_count(view);
+    if asks > 0 {
+        let client = if view.client.is_empty() { inline("A client") } else { quoted(&view.client) };
+        let account = inline(&format!("{}@{}", view.account, view.organization));
+        let rest = match waiting - asks {
+            0 => String::new(),
+            rest => {
+                format!(" <b>{}</b> more wait for approval and are sent only with it.", count(rest, "call", "calls"))
+            }
+        };
+        let tools = if asks == 1 {
+            "The tool of <b>1 call</b> asks".to_owned()
+        } else {
+            format!("The tools of <b>{} calls</b> ask", number(asks))
+        };
+        return Html(format!("{tools} you something for {client} of {account}.{rest}"));
     }
     let mut undecided = view.items.iter().filter(|item| item.state == ItemState::Waiting);
     let writes = undecided.all(|item| matches!(item.method.as_str(), "POST" | "PUT" | "PATCH" | "DELETE"));
@@ -451,7 +541,7 @@ fn quoted(text: &str) -> Html {
 }
 
 /// An RFC 3339 time in UTC, for people; the script shows it in their own time zone.
-fn time(text: &str) -> Html {
+pub(super) fn time(text: &str) -> Html {
     const MONTHS: [&str; 12] = [
         "January",
         "February",
@@ -481,7 +571,12 @@ fn time(text: &str) -> Html {
 
 // ---- parts --------------------------------------------------------------------------------------
 
-fn item_part<'a>(view: &ApprovalView, item: &'a ItemView, complete: bool, several: bool) -> ItemPart<'a> {
+fn item_part<'a>(
+    view: &ApprovalView,
+    item: &'a ItemView,
+    (complete, several): (bool, bool),
+    sent: Option<&[(String, String)]>,
+) -> ItemPart<'a> {
     let (state, tone) = item_state(item, view.state);
     let waits = item.state == ItemState::Waiting && view.state == PauseState::Waiting;
     ItemPart {
@@ -491,7 +586,7 @@ fn item_part<'a>(view: &ApprovalView, item: &'a ItemView, complete: bool, severa
         state,
         tone: tone.class(),
         asked_again: item.asked_again,
-        decision: item.decision.as_ref().map(decision_part),
+        decision: item.decision.as_ref().map(|decision| decision_part(decision, item.question.is_some())),
         note: note(item.state),
         method: inline(&item.method),
         url: line(&item.url),
@@ -512,6 +607,7 @@ fn item_part<'a>(view: &ApprovalView, item: &'a ItemView, complete: bool, severa
         result_size: item.result.as_deref().map(size_of).unwrap_or_default(),
         result_open: item.result.as_deref().is_some_and(|result| result.len() <= OPEN_RESULT),
         decidable: waits && complete && several,
+        question: item.question.as_ref().map(|question| question_part(item.call, question, waits && complete, sent)),
     }
 }
 
@@ -519,10 +615,11 @@ fn size_of(text: &str) -> String {
     count(text.chars().count(), "character", "characters")
 }
 
-fn decision_part(decision: &DecisionView) -> DecisionPart {
+fn decision_part(decision: &DecisionView, question: bool) -> DecisionPart {
     let text = match &decision.by {
         Some(by) => {
             let verb = match decision.verdict {
+                Verdict::Accept if question => "Answered",
                 Verdict::Accept => "Approved",
                 Verdict::Decline => "Declined",
                 Verdict::Cancel => "Cancelled",
@@ -552,7 +649,7 @@ fn item_state(item: &ItemView, pause: PauseState) -> (&'static str, Tone) {
     }
 }
 
-fn settled_state(state: ItemState) -> (&'static str, Tone) {
+pub(super) fn settled_state(state: ItemState) -> (&'static str, Tone) {
     match state {
         ItemState::Waiting => ("Waiting for a decision", Tone::Waits),
         ItemState::Sleeping => ("Sleeps", Tone::Quiet),

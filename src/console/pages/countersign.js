@@ -36,7 +36,7 @@
     const over = document.getElementById("over");
     if (!form || !over || rest > 0 === over.hidden) return;
     over.hidden = rest > 0;
-    for (const control of form.querySelectorAll("button, input, textarea")) {
+    for (const control of form.querySelectorAll("button, input, select, textarea")) {
       if (!control.hasAttribute("tabindex")) control.disabled = rest <= 0;
     }
     if (rest <= 0) look();
@@ -103,16 +103,18 @@
   function keep(root) {
     const focused = document.activeElement;
     return {
-      texts: [...root.querySelectorAll("textarea")].map((field) => [field.name, field.value]),
+      texts: [...root.querySelectorAll("textarea, select, .field input:not([type=checkbox])")].map((field) => [field.name, field.value]),
+      ticks: [...root.querySelectorAll("input[type=checkbox]")].map((field) => [field.name, field.value, field.checked]),
       choices: [...root.querySelectorAll("input[type=radio]:checked")].map((field) => [field.name, field.value]),
       open: new Set([...root.querySelectorAll("details[open]")].map(keyOf)),
       focus: root.contains(focused) ? { id: focused.id, name: focused.name, value: focused.value, start: focused.selectionStart, end: focused.selectionEnd, item: focused.closest(".item")?.id } : undefined,
     };
   }
 
-  function restore(root, { texts, choices, open, focus }) {
-    const named = (name) => [...root.querySelectorAll("textarea, input, button")].filter((field) => field.name === name);
+  function restore(root, { texts, ticks, choices, open, focus }) {
+    const named = (name) => [...root.querySelectorAll("textarea, select, input, button")].filter((field) => field.name === name);
     for (const [name, value] of texts) for (const field of named(name)) field.value = value;
+    for (const [name, value, checked] of ticks) for (const field of named(name)) if (field.value === value) field.checked = checked;
     for (const [name, value] of choices) for (const field of named(name)) if (field.type === "radio") field.checked = field.value === value;
     for (const details of root.querySelectorAll("details")) if (open.has(keyOf(details))) details.open = true;
     if (!focus) return;

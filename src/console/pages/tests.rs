@@ -1,6 +1,8 @@
 use super::*;
 use crate::approval::Verdict;
-use crate::console::approval::{ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState};
+use crate::console::approval::{
+    ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState, QuestionView,
+};
 use crate::engine::ExecutionStatus;
 
 const PERSON: &str = "ann@acme";
@@ -23,7 +25,28 @@ fn item(call: u32) -> ItemView {
         decision: None,
         asked_again: false,
         result: None,
+        question: None,
     }
+}
+
+/// A call whose tool asks something.
+fn asking(call: u32, asked: serde_json::Value) -> ItemView {
+    ItemView { question: Some(QuestionView { asked, withdrawn: false, content: None }), ..item(call) }
+}
+
+fn form() -> serde_json::Value {
+    serde_json::json!({
+        "message": "Which colour?",
+        "requestedSchema": { "type": "object", "required": ["name"], "properties": {
+            "name": { "type": "string", "title": "Your name", "default": "Ada" },
+            "about": { "type": "string", "maxLength": 1_000, "description": "In your words" },
+            "mail": { "type": "string", "format": "email" },
+            "age": { "type": "integer", "minimum": 18, "default": 30 },
+            "agree": { "type": "boolean", "default": true },
+            "colour": { "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"], "default": "g" },
+            "tags": { "type": "array", "maxItems": 1, "items": { "anyOf": [{ "const": "a", "title": "The A" }, { "const": "b" }] } },
+        } },
+    })
 }
 
 fn decided(call: u32, verdict: Verdict, state: ItemState, by: Option<&str>) -> ItemView {
@@ -55,6 +78,7 @@ fn view(items: Vec<ItemView>) -> ApprovalView {
         program: "const id = 'i1';\nreturn await tools.demo.deleteItem({ id });".to_owned(),
         others: vec![],
         outcome: None,
+        stopped: None,
         next_execution_id: None,
     }
 }
@@ -187,6 +211,19 @@ fn no_text_from_outside_becomes_markup() {
         arguments: serde_json::to_string(&[HOSTILE]).unwrap(),
         digest: text(),
         result: Some(text()),
+        question: Some(QuestionView {
+            asked: serde_json::json!({
+                "message": HOSTILE,
+                "requestedSchema": { "type": "object", "properties": {
+                    HOSTILE: { "type": "string", "title": HOSTILE, "description": HOSTILE, "default": HOSTILE },
+                    "one": { "type": "string", "enum": [HOSTILE], "enumNames": [HOSTILE], "default": HOSTILE },
+                    "many": { "type": "array", "title": HOSTILE, "items": { "enum": [HOSTILE] } },
+                    "flag": { "type": "boolean", "title": HOSTILE },
+                } },
+            }),
+            withdrawn: true,
+            content: Some(text()),
+        }),
         decision: Some(DecisionView {
             verdict: Verdict::Decline,
             status: text(),
@@ -208,6 +245,7 @@ fn no_text_from_outside_becomes_markup() {
     view.program = text();
     view.next_execution_id = Some(text());
     view.outcome = Some(OutcomeView { result: Some(text()), error: Some(text()) });
+    view.stopped = view.items[0].decision.clone();
     view.others = vec![OtherCall {
         call: 0,
         address: text(),
@@ -219,6 +257,7 @@ fn no_text_from_outside_becomes_markup() {
     let pages = [
         page(&view),
         conflict_page(&view, HOSTILE),
+        bad_answer_page(&view, HOSTILE, HOSTILE, &[("field-1-0".to_owned(), text())]),
         message_page(HOSTILE, HOSTILE, 404),
         sign_in_page(HOSTILE, &format!("/{HOSTILE}"), Some(HOSTILE)),
         home_page(HOSTILE, HOSTILE, true),
@@ -297,7 +336,7 @@ fn an_expired_pause_has_nothing_to_press() {
     for item in [item(3), decided(3, Verdict::Decline, ItemState::Expired, None)] {
         let html = page(&with_state(PauseState::Expired, ExecutionStatus::Running, item));
         assert_has(&html, &["Nobody decided in time", "Time is over, not sent", "1 call was not sent."]);
-        assert_lacks(&html, &["<form", "<button", "data-until", "waits here"]);
+        assert_lacks(&html, &["id=\"decide\"", "value=\"accept\"", "value=\"decline\"", "data-until", "waits here"]);
     }
 }
 
@@ -346,6 +385,117 @@ fn the_outcome_is_shown() {
     assert_has(&page(&view), &["Why it failed", "TypeError: x"]);
     view.outcome = Some(OutcomeView { result: None, error: None });
     assert_has(&page(&view), &["The program returned nothing"]);
+}
+
+#[test]
+fn a_question_of_a_tool_has_its_fields_and_what_was_proposed() {
+    let html = page(&view(vec![asking(3, form())]));
+    assert_has(
+        &html,
+        &[
+            "<h1>A tool asks you</h1>",
+            "The tool of <b>1 call</b> asks you something for “claude-code 2.1” of ann@acme.",
+            "<div class=\"said\">Which colour?</div>",
+            "<label for=\"field-3-0\">Your name",
+            "<textarea id=\"field-3-1\" name=\"field-3-1\"",
+            "In your words",
+            "<input type=\"email\" inputmode=\"email\" id=\"field-3-2\"",
+            "inputmode=\"numeric\" id=\"field-3-3\" name=\"field-3-3\" value=\"30\">",
+            "a whole number, 18 or more",
+            "<input type=\"checkbox\" id=\"field-3-4\" name=\"field-3-4\" value=\"on\" checked>",
+            "<option value=\"g\" selected>Green</option>",
+            "<input type=\"checkbox\" name=\"field-3-6\" value=\"a\"> The A</label>",
+            "1 at most",
+            "value=\"accept\">Send the answer</button>",
+            "name=\"action\" value=\"decline\">Decline</button>",
+        ],
+    );
+    assert_lacks(&html, &["choice-", "Approve"]);
+    let both = page(&view(vec![item(2), asking(3, form())]));
+    assert_has(
+        &both,
+        &["Decide on these 2 calls", "Approve and answer all 2", "name=\"choice-3\" value=\"accept\"> Answer</label>"],
+    );
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_shown_again_as_it_was_entered() {
+    let sent = [("field-3-0", "Bob"), ("field-3-3", "many"), ("field-3-5", "r"), ("field-3-6", "b")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let html = bad_answer_page(&view(vec![asking(3, form())]), PERSON, "age has to be a number.", &sent);
+    assert_has(
+        &html,
+        &[
+            "role=\"alert\"><p>Nothing was decided. age has to be a number.</p>",
+            "value=\"Bob\"",
+            "value=\"many\"",
+            "<option value=\"r\" selected>",
+            "name=\"field-3-4\" value=\"on\">",
+            "name=\"field-3-6\" value=\"b\" checked>",
+        ],
+    );
+}
+
+#[test]
+fn a_page_that_a_tool_wants_opened_is_a_link_with_its_host() {
+    let asked =
+        serde_json::json!({ "mode": "url", "message": "Sign in", "url": "https://example.com/sign-in?a=1&b=2" });
+    assert_has(
+        &page(&view(vec![asking(3, asked)])),
+        &[
+            "a page of <b>example.com</b>",
+            "href=\"https://example.com/sign-in?a=1&#38;b=2\" target=\"_blank\" rel=\"noopener noreferrer\">",
+            "The page is not Countersign’s.",
+        ],
+    );
+    let hostile = serde_json::json!({ "mode": "url", "message": "x", "url": "javascript:alert(1)" });
+    assert_lacks(&page(&view(vec![asking(3, hostile)])), &["href=\"javascript"]);
+}
+
+#[test]
+fn a_question_that_is_over_has_no_fields_and_says_what_became_of_it() {
+    let answered = ItemView {
+        state: ItemState::Sent,
+        question: Some(QuestionView { asked: form(), withdrawn: false, content: Some(r#"{"name":"Ada"}"#.to_owned()) }),
+        ..decided(3, Verdict::Accept, ItemState::Sent, Some("ben"))
+    };
+    let html = page(&with_state(PauseState::Decided, ExecutionStatus::Running, answered));
+    assert_has(&html, &["Answered by <b>ben</b>", "What was answered", "&#34;name&#34;"]);
+    assert_lacks(&html, &["field-3-"]);
+    let gone = ItemView {
+        state: ItemState::Done,
+        question: Some(QuestionView { asked: form(), withdrawn: true, content: None }),
+        ..item(3)
+    };
+    let html = page(&with_state(PauseState::Decided, ExecutionStatus::Running, gone));
+    assert_has(&html, &["The tool stopped waiting before anybody answered."]);
+    assert_lacks(&html, &["field-3-"]);
+}
+
+#[test]
+fn a_program_that_goes_on_can_be_stopped_and_one_that_has_ended_cannot() {
+    let item = || decided(3, Verdict::Accept, ItemState::Done, Some("ben"));
+    for status in [ExecutionStatus::Running, ExecutionStatus::Sleeping] {
+        let html = page(&with_state(PauseState::Decided, status, item()));
+        assert_has(&html, &["name=\"action\" value=\"cancel\">Stop this program</button>"]);
+    }
+    let over = with_state(PauseState::Over, ExecutionStatus::Cancelled, item());
+    let over = ApprovalView { stopped: decided(3, Verdict::Cancel, ItemState::NotSent, Some("cem")).decision, ..over };
+    assert_lacks(&page(&over), &["Stop this program"]);
+    assert_has(&page(&over), &["Cancelled by <b>cem</b> on"]);
+    assert_lacks(&page(&view(vec![self::item(3)])), &["Stop this program"]);
+}
+
+#[test]
+fn a_marked_line_is_said_to_be_unchecked() {
+    let unchecked = "A marked line only helps you to find the call";
+    assert_has(&page(&view(vec![item(3)])), &[unchecked]);
+    assert_lacks(&page(&view(vec![ItemView { line: None, ..item(3) }])), &[unchecked]);
+}
+
+#[test]
+fn the_page_links_to_the_history_of_its_session() {
+    assert_has(&page(&view(vec![item(3)])), &["<a href=\"/sessions/5e55\">All programs of this session</a>"]);
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl Execution {
             result: None,
             order: None,
             settled_at: None,
+            questions: Vec::new(),
         });
         if let Some(error) = refusal {
             self.settle(now, issued.seq, error_result(&error));
@@ -152,6 +153,8 @@ impl Execution {
             call.idempotent = idempotent;
             call.shown = Some(shown);
             call.sends += 1;
+            // Asked before a crash: the tool that asked is not the one that hears of this.
+            call.questions.iter_mut().for_each(|question| question.withdrawn |= question.decision.is_none());
         });
         self.live.sending.insert(seq);
         self.changed.effects.push(Effect::Invoke { seq });

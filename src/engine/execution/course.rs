@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::calls::outcome_unknown;
 use super::{Execution, Moment, Sandbox};
+use crate::approval::Verdict;
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Boot, Delivery, Effect, Finish, Reply, Write};
 use crate::engine::row::{
@@ -146,6 +147,7 @@ impl Execution {
             issued: 0,
             delivered: self.row.next_order,
             to_replay: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
+            queued: false,
             output: Output::default(),
             finish: None,
         });
@@ -179,18 +181,19 @@ impl Execution {
     /// Decides whether the execution is over, or can only wait.
     pub(super) fn judge(&mut self, moment: &Moment) {
         let quiet = self.live.resolving.is_empty()
-            && self.live.sending.is_empty()
-            && self
-                .calls
-                .iter()
-                .all(|call| matches!(call.status, CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled));
+            && self.calls.iter().all(|call| match call.status {
+                CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled => true,
+                CallStatus::Sent => self.asks(call),
+                CallStatus::Issued | CallStatus::Approved => false,
+            });
+        let person = self.calls.iter().any(|call| self.waits_for_person(call));
         let Some(sandbox) = &mut self.live.sandbox else {
             return;
         };
         if !quiet || !sandbox.waits || sandbox.delivered != self.row.next_order {
             return;
         }
-        if self.calls.iter().any(|call| call.status == CallStatus::Waiting) {
+        if person {
             self.pause_here(moment);
             return;
         }
@@ -216,17 +219,22 @@ impl Execution {
     /// Reports everything that waits. The open pause goes on as long as it asked for all of it; a question that is new,
     /// or that has to be asked again, is reported in a pause of its own.
     pub(super) fn pause_here(&mut self, moment: &Moment) {
-        let waiting: Vec<&CallRow> = self.calls.iter().filter(|call| call.status == CallStatus::Waiting).collect();
+        let waiting: Vec<&CallRow> = self.calls.iter().filter(|call| self.waits_for_person(call)).collect();
         let open = self.pauses.last().filter(|pause| pause.led_to.is_none());
-        if !open.is_some_and(|pause| waiting.iter().all(|call| pause.has_asked(call))) {
-            let expires_at = waiting.iter().filter_map(|call| call.deadline).min().unwrap_or(moment.now);
+        if !open.is_some_and(|pause| waiting.iter().all(|call| pause.has_asked(call.seq, self.digest_asked(call)))) {
+            let expires_at = waiting.iter().filter_map(|call| self.deadline_of(call)).min().unwrap_or(moment.now);
             let reported = waiting
                 .iter()
-                .filter_map(|call| Some(ReportedCall { call: call.seq, digest: call.shown.as_ref()?.digest.clone() }))
+                .filter_map(|call| Some(ReportedCall { call: call.seq, digest: self.digest_asked(call)?.to_owned() }))
                 .collect();
             self.add_pause(moment, reported, expires_at);
         }
-        self.rest(moment.now, ExecutionStatus::Waiting);
+        if self.has_question() {
+            // A request is on its way, so this is not rest; but the program does not spend its time.
+            self.hold_clock(moment.now);
+        } else {
+            self.rest(moment.now, ExecutionStatus::Waiting);
+        }
     }
 
     /// A new pause, which the open one, if there is one, led to.
@@ -296,6 +304,7 @@ impl Execution {
                 CallError::new("execution_over", "The program ended before the call was sent; it was not sent.");
             self.settle(now, seq, error_result(&error));
         }
+        let asking: Vec<u32> = self.calls.iter().filter(|call| self.asks(call)).map(|call| call.seq).collect();
         self.stop_clock(now);
         self.row.status = status;
         self.row.ended_at = Some(now);
@@ -308,8 +317,12 @@ impl Execution {
             self.changed.pauses.insert(pause.number);
         }
         // What the step had planned before it came to an end is not done any more, except sends:
-        // they are recorded as sent.
-        self.changed.effects.retain(|effect| matches!(effect, Effect::Invoke { .. }));
+        // they are recorded as sent; and answers, for which tools wait.
+        self.changed.effects.retain(|effect| matches!(effect, Effect::Invoke { .. } | Effect::Tell { .. }));
+        for seq in asking {
+            self.withdraw(seq);
+            self.changed.effects.push(Effect::Tell { seq, verdict: Verdict::Cancel, content: None });
+        }
         self.live.resolving.clear();
         self.drop_sandbox();
         self.changed.output = false;
@@ -338,7 +351,22 @@ impl Execution {
             self.row.running_since = Some(now);
             self.row.waiting_since = None;
             self.changed.row = true;
+        } else if self.row.status == ExecutionStatus::Running && self.row.running_since.is_none() && !self.is_queued() {
+            self.row.running_since = Some(now);
+            self.changed.row = true;
         }
+    }
+
+    /// It runs, but the time is not its own: a person is asked, or there is no place for its sandbox yet.
+    pub(super) fn hold_clock(&mut self, now: Millis) {
+        if self.row.running_since.is_some() {
+            self.stop_clock(now);
+            self.changed.row = true;
+        }
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.live.sandbox.as_ref().is_some_and(|sandbox| sandbox.queued)
     }
 
     pub(super) fn stop_clock(&mut self, now: Millis) {

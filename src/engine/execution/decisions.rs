@@ -1,12 +1,13 @@
 //! Decisions: what they are checked against, what they write. Nothing here sends anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use super::{Execution, digest_of_call};
+use super::Execution;
 use crate::approval::{Decision, Route, Verdict};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Decider, DecisionError, DecisionItem};
-use crate::engine::row::{CallRow, CallStatus, Millis, PauseRow};
+use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, Millis, PauseRow, ProgramError};
 
 impl Execution {
     pub(super) fn all_items(
@@ -14,22 +15,23 @@ impl Execution {
         pause: &PauseRow,
         now: Millis,
         digest: &str,
-        verdict: Verdict,
-        reason: Option<&str>,
+        (verdict, reason): (Verdict, Option<&str>),
+        contents: &BTreeMap<u32, Rc<str>>,
     ) -> Result<Vec<DecisionItem>, DecisionError> {
         let items: Vec<DecisionItem> = self
             .undecided(pause, now)
             .filter_map(|call| {
                 Some(DecisionItem {
                     seq: call.seq,
-                    digest: digest_of_call(call)?.to_owned(),
+                    digest: self.digest_asked(call)?.to_owned(),
                     verdict,
                     reason: reason.map(ToOwned::to_owned),
+                    content: contents.get(&call.seq).cloned(),
                 })
             })
             .collect();
         if items.is_empty() {
-            let decided = pause.items().filter_map(|seq| self.call(seq)).find_map(already_decided);
+            let decided = pause.items().filter_map(|seq| self.call(seq)).find_map(|call| self.already_decided(call));
             return Err(decided.unwrap_or(DecisionError::NothingWaits));
         }
         if digest != self.digest_of_pause(pause, now) {
@@ -54,21 +56,52 @@ impl Execution {
                 .find(|seq| *seq == item.seq)
                 .and_then(|seq| self.call(seq))
                 .ok_or(DecisionError::UnknownCall { seq: item.seq })?;
-            if let Some(error) = already_decided(call) {
+            if let Some(error) = self.already_decided(call) {
                 return Err(error);
             }
-            let over = call.deadline.is_some_and(|deadline| deadline <= now);
-            if call.status != CallStatus::Waiting || over {
+            let over = self.deadline_of(call).is_some_and(|deadline| deadline <= now);
+            if !self.waits_for_person(call) || over {
                 return Err(DecisionError::NothingWaits);
             }
-            if digest_of_call(call) != Some(item.digest.as_str()) {
+            if self.digest_asked(call) != Some(item.digest.as_str()) {
                 return Err(DecisionError::DigestChanged { seq: Some(item.seq) });
+            }
+            let needs_content = self.asked(call).is_some_and(|question| question.form);
+            if item.verdict == Verdict::Accept && needs_content && item.content.is_none() {
+                let problem = "the tool asks for values, and there are none.".to_owned();
+                return Err(DecisionError::BadAnswer { seq: item.seq, problem });
             }
         }
         Ok(())
     }
 
+    fn already_decided(&self, call: &CallRow) -> Option<DecisionError> {
+        if self.asks(call) {
+            return None;
+        }
+        let answered = call.questions.last().and_then(|question| question.decision.as_ref());
+        answered
+            .or(call.decision.as_ref())
+            .map(|decision| DecisionError::AlreadyDecided { seq: call.seq, decision: Box::new(decision.clone()) })
+    }
+
+    pub(super) fn end_by_person(&mut self, now: Millis, reason: Option<String>, decider: &Decider) {
+        let (by, route) = (Some(decider.account.clone()), decider.route);
+        self.row.stopped =
+            Some(Decision { verdict: Verdict::Cancel, reason, digest: String::new(), by, route, at: now });
+        let error = ProgramError {
+            code: "cancelled".to_owned(),
+            message: "A person cancelled the program. Nothing that waited was sent.".to_owned(),
+            line: None,
+        };
+        self.end(now, ExecutionStatus::Cancelled, Some(error));
+    }
+
     pub(super) fn write_decision(&mut self, now: Millis, item: DecisionItem, decider: &Decider) {
+        if self.call(item.seq).is_some_and(|call| self.asks(call)) {
+            self.write_answer(now, item, decider);
+            return;
+        }
         let declined = item.verdict != Verdict::Accept;
         let reason = item.reason.clone();
         self.change_call(item.seq, |call| {
@@ -110,13 +143,8 @@ impl Execution {
             self.settle(now, seq, error_result(&error));
             self.set_running(now);
         }
+        self.expire_questions(now);
     }
-}
-
-fn already_decided(call: &CallRow) -> Option<DecisionError> {
-    call.decision
-        .as_ref()
-        .map(|decision| DecisionError::AlreadyDecided { seq: call.seq, decision: Box::new(decision.clone()) })
 }
 
 fn declined_error(reason: Option<String>) -> CallError {

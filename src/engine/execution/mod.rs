@@ -6,6 +6,7 @@
 mod calls;
 mod course;
 mod decisions;
+mod questions;
 mod timers;
 
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 
 use crate::approval::{Verdict, pause_digest};
 use crate::engine::call_result::{CallError, error_result};
-use crate::engine::interface::{Decider, DecisionError, Effect, Finish, PauseTarget, Resolution, Turn};
+use crate::engine::interface::{Decider, DecisionError, DecisionItem, Effect, Finish, PauseTarget, Resolution, Turn};
 use crate::engine::limits::Limits;
 use crate::engine::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, Millis, Output, PauseRow, ProgramError};
 
@@ -67,6 +68,8 @@ struct Sandbox {
     delivered: u32,
     /// Calls that a replay has to make again before it is a continuation.
     to_replay: u32,
+    /// It has not begun: there is no place for it yet.
+    queued: bool,
     output: Output,
     finish: Option<Finish>,
 }
@@ -102,6 +105,7 @@ impl Execution {
             outcome: None,
             client_left_at: None,
             settling: false,
+            stopped: None,
         };
         let mut execution = Self::restore(row, Vec::new(), Vec::new(), Output::default(), limits);
         execution.changed.row = true;
@@ -201,14 +205,14 @@ impl Execution {
     /// The calls of a pause that can still be decided at `now`.
     pub fn undecided<'a>(&'a self, pause: &'a PauseRow, now: Millis) -> impl Iterator<Item = &'a CallRow> + 'a {
         pause.items().filter_map(|seq| self.call(seq)).filter(move |call| {
-            call.status == CallStatus::Waiting && call.deadline.is_none_or(|deadline| now < deadline)
+            self.waits_for_person(call) && self.deadline_of(call).is_none_or(|deadline| now < deadline)
         })
     }
 
     /// The digest that a decision on everything that waits under the pause has to carry.
     #[must_use]
     pub fn digest_of_pause(&self, pause: &PauseRow, now: Millis) -> String {
-        pause_digest(&pause.id, self.undecided(pause, now).filter_map(digest_of_call))
+        pause_digest(&pause.id, self.undecided(pause, now).filter_map(|call| self.digest_asked(call)))
     }
 
     /// When the execution next needs the alarm; `None` when it is over. `dozing` tells that something in memory wakes it
@@ -219,8 +223,8 @@ impl Execution {
         if self.needs_wake() {
             return Some(now.max(self.live.restart_at));
         }
-        let lease =
-            self.calls.iter().filter(|call| call.status == CallStatus::Waiting).filter_map(|call| call.deadline).min();
+        let waiting = self.calls.iter().filter(|call| self.waits_for_person(call));
+        let lease = waiting.filter_map(|call| self.deadline_of(call)).min();
         let due = self.wakes_at().map(|at| if dozing { at.saturating_add(self.limits.recovery_ms) } else { at });
         match self.row.status {
             ExecutionStatus::Running => [self.timeout_at(), lease, due, Some(recovery)].into_iter().flatten().min(),
@@ -358,7 +362,7 @@ impl Execution {
         }
     }
 
-    /// Somebody decided. The effects only write; [`Self::wake`] acts on it.
+    /// Somebody decided. The effects write, and give tools that ask the answer; [`Self::wake`] acts on all else.
     pub fn decide(
         &mut self,
         moment: &Moment,
@@ -368,27 +372,72 @@ impl Execution {
     ) -> Result<Vec<Effect>, DecisionError> {
         let pause = self.pause(pause_id).cloned().ok_or(DecisionError::UnknownPause)?;
         let items = match target {
-            PauseTarget::All { digest, verdict, reason } => {
-                self.all_items(&pause, moment.now, &digest, verdict, reason.as_deref())?
+            PauseTarget::All { digest, verdict, reason, contents } => {
+                self.all_items(&pause, moment.now, &digest, (verdict, reason.as_deref()), &contents)?
             }
             PauseTarget::Items(items) => items,
         };
         self.check_items(&pause, moment.now, &items)?;
-        let cancelled = items.iter().any(|item| item.verdict == Verdict::Cancel);
+        let cancelled = items.iter().find(|item| item.verdict == Verdict::Cancel).map(|item| item.reason.clone());
         for item in items {
             self.write_decision(moment.now, item, decider);
         }
-        if cancelled {
-            let error = ProgramError {
-                code: "cancelled".to_owned(),
-                message: "A person cancelled the program. Nothing that waited was sent.".to_owned(),
-                line: None,
-            };
-            self.end(moment.now, ExecutionStatus::Cancelled, Some(error));
-        } else {
-            self.set_running(moment.now);
+        match cancelled {
+            Some(reason) => self.end_by_person(moment.now, reason, decider),
+            None => self.set_running(moment.now),
         }
         Ok(self.take_effects())
+    }
+
+    /// A person ends the program, whatever it does and whatever waits. Calls that are on their way settle as after any
+    /// other end.
+    pub fn stop(
+        &mut self,
+        moment: &Moment,
+        reason: Option<String>,
+        decider: &Decider,
+    ) -> Result<Vec<Effect>, DecisionError> {
+        if self.row.status.is_over() {
+            return Err(DecisionError::NothingWaits);
+        }
+        let waiting: Vec<DecisionItem> = self
+            .calls
+            .iter()
+            .filter(|call| call.status == CallStatus::Waiting)
+            .map(|call| DecisionItem {
+                seq: call.seq,
+                digest: self.digest_asked(call).unwrap_or_default().to_owned(),
+                verdict: Verdict::Cancel,
+                reason: reason.clone(),
+                content: None,
+            })
+            .collect();
+        for item in waiting {
+            self.write_decision(moment.now, item, decider);
+        }
+        self.end_by_person(moment.now, reason, decider);
+        Ok(self.take_effects())
+    }
+
+    /// There is no place for the sandbox that was to be started. While it queues, the program's time does not run.
+    pub fn sandbox_queued(&mut self, moment: &Moment, attempt: u32) -> Vec<Effect> {
+        if self.set_queued(attempt, true) {
+            self.hold_clock(moment.now);
+        }
+        self.take_effects()
+    }
+
+    /// The sandbox that queued has its place.
+    pub fn sandbox_begins(&mut self, moment: &Moment, attempt: u32) -> Vec<Effect> {
+        if self.set_queued(attempt, false) {
+            self.set_running(moment.now);
+        }
+        self.take_effects()
+    }
+
+    fn set_queued(&mut self, attempt: u32, queued: bool) -> bool {
+        let sandbox = self.live.sandbox.as_mut().filter(|sandbox| sandbox.attempt == attempt);
+        sandbox.map(|sandbox| sandbox.queued = queued).is_some()
     }
 
     /// Its place in memory is needed: a program that waits is dropped before its time.
@@ -450,10 +499,6 @@ impl Execution {
     fn journal_takes(&self, bytes: u64) -> bool {
         bytes <= self.journal_room && self.row.journal_bytes.saturating_add(bytes) <= self.limits.journal_bytes
     }
-}
-
-fn digest_of_call(call: &CallRow) -> Option<&str> {
-    call.shown.as_ref().map(|shown| shown.digest.as_str())
 }
 
 fn replay_error(message: String) -> ProgramError {

@@ -7,6 +7,7 @@ mod directory;
 mod fetching;
 mod issuer;
 mod key_sets;
+mod owner;
 mod person;
 mod sign_in;
 mod verify;
@@ -24,6 +25,8 @@ pub(super) use self::sign_in::{call_back, sign_in, sign_out};
 use super::clock::now;
 use super::entry::Edge;
 use super::http::{Incoming, header};
+use super::mcp_edge::resource_path;
+use super::oauth::signers;
 use super::organization;
 use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
@@ -32,9 +35,10 @@ use crate::auth::identity::{Belongs, Identity, identity_of_access, identity_of_c
 use crate::auth::jwt::{Expected, check_claims, looks_like_jwt, parse_jwt};
 use crate::auth::membership::{Member, decide_membership, with_directory};
 use crate::auth::rate::{Counts, address_name};
-use crate::auth::settings::{AccessSettings, KeySettings, OidcSettings, Provider};
+use crate::auth::settings::{AccessSettings, KeySettings, OAuthSettings, OidcSettings, Provider};
 use crate::auth::{Cause, Denial, Outcome, Principal, Purpose, bearer_token, same_bytes};
 use crate::config::Settings;
+use crate::oauth::{Access, read_access};
 use crate::protocol::errors::WireError;
 
 /// The header in which Cloudflare Access says who somebody is.
@@ -43,6 +47,8 @@ pub(super) const ACCESS_HEADER: &str = "cf-access-jwt-assertion";
 const TOKEN_MS: u64 = 30_000;
 /// The same for an API key: a revoked one ends within five seconds.
 const KEY_MS: u64 = 5_000;
+/// How the access tokens of this gateway begin.
+const ACCESS_TOKEN: &str = "cs_access_";
 /// Credentials that are remembered, some 100 bytes each.
 const REMEMBERED: usize = 5_000;
 /// The account of `COUNTERSIGN_ADMIN_KEY`.
@@ -52,9 +58,14 @@ const OF_NO_KIND: &str = "The token is of no kind that this gateway takes";
 
 /// Where a credential is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// On `/mcp`.
-    Mcp,
+pub(super) enum Place<'r> {
+    /// On `/mcp`, or on a toolkit's endpoint.
+    Mcp {
+        /// The gateway's own origin.
+        origin: &'r str,
+        /// `default`, or the toolkit's slug.
+        resource: &'r str,
+    },
     /// Anywhere else.
     Api,
 }
@@ -64,15 +75,15 @@ pub(super) enum Place {
 pub(super) struct Presented<'r> {
     authorization: Option<&'r str>,
     assertion: Option<&'r str>,
-    place: Place,
+    place: Place<'r>,
 }
 
 impl<'r> Presented<'r> {
-    pub(super) fn of(incoming: &'r Incoming) -> Self {
+    pub(super) fn of(incoming: &'r Incoming, origin: &'r str, resource: &'r str) -> Self {
         Self {
             authorization: incoming.header("authorization"),
             assertion: incoming.header(ACCESS_HEADER),
-            place: Place::Mcp,
+            place: Place::Mcp { origin, resource },
         }
     }
 
@@ -133,6 +144,14 @@ pub(super) fn known(settings: &Settings, presented: Presented<'_>) -> Option<Pri
             Provider::Keys(keys) => {
                 if let Some(token) = bearer.filter(|token| is_key(keys, token)) {
                     return recall(Kind::Key, token);
+                }
+            }
+            Provider::OAuth(_) => {
+                if let Some(token) = bearer.filter(|token| token.starts_with(ACCESS_TOKEN)) {
+                    return match presented.place {
+                        Place::Mcp { resource, .. } => recall(Kind::AccessToken { resource }, token),
+                        Place::Api => None,
+                    };
                 }
             }
             Provider::Dev(_) => {}
@@ -197,6 +216,10 @@ async fn try_providers(edge: &Edge<'_>, presented: Presented<'_>) -> Outcome {
             },
             Provider::Keys(keys) => match bearer.filter(|token| is_key(keys, token)) {
                 Some(token) => try_key(edge, keys, token).await,
+                None => continue,
+            },
+            Provider::OAuth(oauth) => match bearer.filter(|token| token.starts_with(ACCESS_TOKEN)) {
+                Some(token) => try_access_token(edge, oauth, token, presented.place).await,
                 None => continue,
             },
             Provider::Dev(_) => continue,
@@ -275,9 +298,9 @@ async fn try_oidc(edge: &Edge<'_>, oidc: &OidcSettings, token: &str) -> Outcome 
     admitted(edge, identity, Kind::Bearer, token, until).await
 }
 
-fn assertion_kind(place: Place) -> Kind {
+fn assertion_kind(place: Place<'_>) -> Kind<'_> {
     match place {
-        Place::Mcp => Kind::AssertionOnMcp,
+        Place::Mcp { .. } => Kind::AssertionOnMcp,
         Place::Api => Kind::Assertion,
     }
 }
@@ -298,13 +321,46 @@ async fn access_identity(
     Ok((identity, is_service, until))
 }
 
-async fn try_access(edge: &Edge<'_>, access: &AccessSettings, token: &str, place: Place) -> Outcome {
+async fn try_access(edge: &Edge<'_>, access: &AccessSettings, token: &str, place: Place<'_>) -> Outcome {
     let audiences = match place {
-        Place::Mcp if !access.mcp_audiences.is_empty() => &access.mcp_audiences,
-        Place::Mcp | Place::Api => &access.audiences,
+        Place::Mcp { .. } if !access.mcp_audiences.is_empty() => &access.mcp_audiences,
+        Place::Mcp { .. } | Place::Api => &access.audiences,
     };
     match access_identity(edge, access, token, audiences).await {
         Ok((identity, _, until)) => admitted(edge, identity, assertion_kind(place), token, until).await,
+        Err(outcome) => outcome,
+    }
+}
+
+/// An access token that this gateway gave out. It is good for one endpoint; elsewhere it is known, and may do nothing.
+async fn try_access_token(edge: &Edge<'_>, oauth: &OAuthSettings, token: &str, place: Place<'_>) -> Outcome {
+    let claims = match read_access(&signers(&oauth.keys).access, token, now()) {
+        Access::Good(claims) => *claims,
+        Access::Expired => return Outcome::Unauthorized { problem: Some("The access token has expired") },
+        Access::Foreign => {
+            return Outcome::Unauthorized { problem: Some("The access token is none of this gateway's") };
+        }
+    };
+    let identity =
+        Identity { account: claims.account, organization: Belongs::To(claims.organization), admin: claims.admin };
+    match place {
+        Place::Mcp { origin, resource } if claims.resource == format!("{origin}{}", resource_path(resource)) => {
+            admitted(edge, identity, Kind::AccessToken { resource }, token, claims.expires_at).await
+        }
+        Place::Mcp { .. } => Outcome::Unauthorized { problem: Some("The access token is for another endpoint") },
+        // Whoever the account is, this credential is an agent's, for `/mcp`.
+        Place::Api => match admit(edge, identity, Purpose::Mcp).await {
+            Ok((principal, _)) => Outcome::Authenticated(Principal { admin: false, ..principal }),
+            Err(outcome) => outcome,
+        },
+    }
+}
+
+/// Whether the account of a grant still has access, and its role now. `Forbidden` ends the grant.
+pub(super) async fn still_admitted(edge: &Edge<'_>, account: String, organization: String, admin: bool) -> Outcome {
+    let identity = Identity { account, organization: Belongs::To(organization), admin };
+    match admit(edge, identity, Purpose::Mcp).await {
+        Ok((principal, _)) => Outcome::Authenticated(principal),
         Err(outcome) => outcome,
     }
 }
@@ -362,7 +418,7 @@ async fn try_key(edge: &Edge<'_>, keys: &KeySettings, token: &str) -> Outcome {
 // ---- membership ---------------------------------------------------------------------------------
 
 /// The principal that an identity is here, remembered for the token.
-async fn admitted(edge: &Edge<'_>, identity: Identity, kind: Kind, token: &str, until: u64) -> Outcome {
+async fn admitted(edge: &Edge<'_>, identity: Identity, kind: Kind<'_>, token: &str, until: u64) -> Outcome {
     let verified_at = now();
     match admit(edge, identity, Purpose::Mcp).await {
         Ok((principal, member_until)) => {
@@ -410,11 +466,24 @@ fn identity_again(account: String, organization: Option<String>, admin: bool) ->
 
 /// What a credential was presented as: the same text is another thing elsewhere.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
-    Bearer = 1,
-    AssertionOnMcp = 2,
-    Assertion = 3,
-    Key = 4,
+enum Kind<'r> {
+    Bearer,
+    AssertionOnMcp,
+    Assertion,
+    Key,
+    AccessToken { resource: &'r str },
+}
+
+impl Kind<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Bearer => ":bearer",
+            Self::AssertionOnMcp => ":assertion on mcp",
+            Self::Assertion => ":assertion",
+            Self::Key => ":key",
+            Self::AccessToken { resource } => resource,
+        }
+    }
 }
 
 struct Remembered {
@@ -429,19 +498,20 @@ thread_local! {
     static SESSIONS: RefCell<Counts> = RefCell::default();
 }
 
-fn name_of(kind: Kind, token: &str) -> [u8; 32] {
+fn name_of(kind: Kind<'_>, token: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update([kind as u8]);
+    hash.update(kind.name());
+    hash.update([0]);
     hash.update(token);
     hash.finalize().into()
 }
 
-fn recall(kind: Kind, token: &str) -> Option<Principal> {
+fn recall(kind: Kind<'_>, token: &str) -> Option<Principal> {
     let name = name_of(kind, token);
     SEEN.with_borrow(|seen| seen.get(&name).filter(|known| now() < known.until).map(|known| known.principal.clone()))
 }
 
-fn remember(kind: Kind, token: &str, principal: &Principal, until: u64) {
+fn remember(kind: Kind<'_>, token: &str, principal: &Principal, until: u64) {
     let name = name_of(kind, token);
     SEEN.with_borrow_mut(|seen| {
         if seen.len() >= REMEMBERED {

@@ -4,7 +4,7 @@ use worker::Headers;
 
 use super::{Refusal, access_identity, admit, identity_again};
 use crate::auth::browser::{BrowserSession, SESSION_COOKIE, cookie};
-use crate::auth::settings::{AccessSettings, OidcSettings, Provider};
+use crate::auth::settings::{AccessSettings, OidcSettings, Owner, Provider};
 use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose};
 use crate::shell::clock::now;
 use crate::shell::entry::Edge;
@@ -26,7 +26,8 @@ pub(in crate::shell) async fn person(edge: &Edge<'_>, headers: &Headers) -> Resu
     for provider in &edge.settings.auth.providers {
         let outcome = match provider {
             Provider::Dev(dev) => match cookie(&cookies, DEV_COOKIE) {
-                None if dev.require_token => continue,
+                // Another way in is there for people; without one a browser is always somebody.
+                None if dev.require_token && edge.settings.auth.has_sign_in() => continue,
                 chosen => return Ok(dev.person(chosen)),
             },
             Provider::Access(access) => match cookie(&cookies, ACCESS_COOKIE) {
@@ -36,6 +37,10 @@ pub(in crate::shell) async fn person(edge: &Edge<'_>, headers: &Headers) -> Resu
             Provider::Oidc(oidc) => match cookie(&cookies, SESSION_COOKIE) {
                 Some(text) => person_of_session(edge, oidc, text).await,
                 None => continue,
+            },
+            Provider::OAuth(oauth) => match (&oauth.owner, cookie(&cookies, SESSION_COOKIE)) {
+                (Some(owner), Some(text)) => person_of_owner(edge, owner, text),
+                (Some(_) | None, _) => continue,
             },
             Provider::Keys(_) => continue,
         };
@@ -57,6 +62,16 @@ async fn person_of_access(edge: &Edge<'_>, access: &AccessSettings, token: &str)
             Err(outcome) => outcome,
         },
         Err(outcome) => outcome,
+    }
+}
+
+/// The owner, who signed in with the passphrase. Another passphrase, account or organization ends what the old one opened.
+fn person_of_owner(edge: &Edge<'_>, owner: &Owner, text: &str) -> Outcome {
+    match edge.settings.auth.cookies.open::<BrowserSession>(SESSION_COOKIE, text) {
+        Some(session) if now() < session.until && session.via == owner.sign_in_name() => {
+            Outcome::Authenticated(owner.person())
+        }
+        Some(_) | None => Outcome::Unauthorized { problem: Some("The sign-in is over") },
     }
 }
 

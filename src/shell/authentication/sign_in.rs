@@ -6,6 +6,7 @@ use worker::{Method, Request, Response};
 use super::fetching::ask;
 use super::issuer;
 use super::key_sets::{Failure, KeySource};
+use super::owner;
 use super::{admit, check_failures, count_failure, person, verified_claims};
 use crate::auth::browser::{BrowserSession, SESSION_COOKIE, SIGN_IN_COOKIE, SIGN_IN_MS, SignIn, cookie, set_cookie};
 use crate::auth::identity::{Belongs, identity_of_claims};
@@ -40,6 +41,11 @@ pub(in crate::shell) async fn sign_in(request: Request, edge: &Edge<'_>) -> work
                 }
             }
             Provider::Access(_) => return signed_in_by_access(&request, edge).await,
+            Provider::OAuth(oauth) => {
+                if let Some(owner) = &oauth.owner {
+                    return owner::sign_in(request, edge, owner).await;
+                }
+            }
             Provider::Keys(_) => {}
         }
     }
@@ -47,7 +53,7 @@ pub(in crate::shell) async fn sign_in(request: Request, edge: &Edge<'_>) -> work
     message(404, "No sign-in here", text)
 }
 
-fn return_to(edge: &Edge<'_>) -> String {
+pub(super) fn return_to(edge: &Edge<'_>) -> String {
     let asked = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
     html::local_path(asked.as_deref().unwrap_or_default()).to_owned()
 }
@@ -96,7 +102,7 @@ async fn start(
         state: random_text()?,
         nonce: random_text()?,
         verifier: random_text()?,
-        return_to: return_to(edge).chars().take(1_000).collect(),
+        return_to: return_to(edge),
         until: now().saturating_add(SIGN_IN_MS),
     };
     let redirect_uri = format!("{}{CALLBACK}", edge.origin);

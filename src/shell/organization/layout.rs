@@ -31,7 +31,12 @@ const LAYOUT_3: [&str; 9] = [
     "CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, json TEXT NOT NULL)",
 ];
 /// What layout 4 has beyond them.
-const LAYOUT_4: &str = "CREATE TABLE api_key (id TEXT PRIMARY KEY, hash TEXT NOT NULL, json TEXT NOT NULL, last_used INTEGER NOT NULL) WITHOUT ROWID";
+const LAYOUT_4: [&str; 4] = [
+    "CREATE TABLE api_key (id TEXT PRIMARY KEY, hash TEXT NOT NULL, json TEXT NOT NULL, last_used INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE oauth_grant (id TEXT PRIMARY KEY, account TEXT NOT NULL, used_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX oauth_grant_account ON oauth_grant (account, used_at)",
+    "CREATE TABLE sign_in_try (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL)",
+];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
 
@@ -48,9 +53,9 @@ impl OrganizationDurableObject {
             // The tables without their version: they were made by a step that was not stored whole.
             None | Some("1" | "2") => self.in_transaction(|| {
                 self.bring_up_to_date(version.is_some())?;
-                self.add_keys()
+                self.add_layout_4()
             })?,
-            Some("3") => self.in_transaction(|| self.add_keys())?,
+            Some("3") => self.in_transaction(|| self.add_layout_4())?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
@@ -60,6 +65,7 @@ impl OrganizationDurableObject {
             self.import_demo()?;
         }
         self.import_own_api()?;
+        self.forget_old_imports()?;
         self.prepared.set(true);
         Ok(())
     }
@@ -85,9 +91,11 @@ impl OrganizationDurableObject {
         Ok(())
     }
 
-    /// 3 → 4: API keys.
-    fn add_keys(&self) -> worker::Result<()> {
-        self.sql().exec(LAYOUT_4, None)?;
+    /// 3 → 4: API keys, grants to OAuth clients, tries to sign in.
+    fn add_layout_4(&self) -> worker::Result<()> {
+        for statement in LAYOUT_4 {
+            self.sql().exec(statement, None)?;
+        }
         self.put_meta("schema-version", "4")
     }
 

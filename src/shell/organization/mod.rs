@@ -6,6 +6,7 @@ mod built_in;
 mod cache;
 mod catalog;
 mod demo_api;
+mod grants;
 mod keys;
 mod layout;
 mod object;
@@ -31,6 +32,7 @@ use crate::internal::{
     AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, KeyQuestion,
     LookupAnswer, LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
 };
+use crate::oauth::{GrantAnswer, GrantStep};
 use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
@@ -108,6 +110,23 @@ pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedToo
 pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
     let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
     Ok(serde_json::from_slice(&answer)?)
+}
+
+/// A step of an OAuth grant. Not tried again: it may have been carried out.
+pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
+    let answer = ask_once(env, organization, "grant", &serde_json::to_string(step)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// Counts a try to sign in from an address; whether it is allowed.
+pub(crate) async fn may_sign_in(env: &Env, organization: &str, address: &str) -> worker::Result<bool> {
+    let answer = ask_once(env, organization, "sign-in-try", &serde_json::to_string(address)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// The last try from an address was none that failed.
+pub(crate) async fn signed_in(env: &Env, organization: &str, address: &str) -> worker::Result<()> {
+    ask_once(env, organization, "signed-in", &serde_json::to_string(address)?).await.map(|_| ())
 }
 
 fn about<T>(resource: &str, about: T) -> Question<T> {

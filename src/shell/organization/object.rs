@@ -10,7 +10,9 @@
 //! | `toolkit` | slug | the toolkit as JSON |
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `audit` | number | who changed what, and when |
+//! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
 //! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |
+//! | `sign_in_try` | number | tries to sign in with a passphrase that were not successful, by address |
 //! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
 
@@ -90,6 +92,16 @@ impl DurableObject for OrganizationDurableObject {
                 self.subscribe(&organization, &session)?;
                 Response::from_json(&())
             }
+            "sign-in-try" => {
+                let address: String = self.read(&mut request).await?;
+                Response::from_json(&self.may_sign_in(&address)?)
+            }
+            "signed-in" => {
+                let address: String = self.read(&mut request).await?;
+                self.signed_in(&address)?;
+                Response::from_json(&())
+            }
+            "grant" => Response::from_json(&self.grant_step(self.read(&mut request).await?)?),
             "key" => {
                 // Not `read`: an organization that is not there must not come into being.
                 let question: KeyQuestion = read_own_body(&mut request).await?;

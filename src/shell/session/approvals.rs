@@ -1,8 +1,9 @@
 //! What a person is shown of a pause, and decisions on it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use worker::{Request, Response};
 
 use super::outcome::Failure;
@@ -10,16 +11,20 @@ use super::{Session, caller_of};
 use crate::approval::{Route, Verdict};
 use crate::auth::Purpose;
 use crate::console::approval::ApprovalView;
-use crate::engine::{Decider, DecisionError, DecisionItem, PauseTarget};
-use crate::internal::{Context, DecisionRequest};
+use crate::engine::{CallRow, Decider, DecisionError, DecisionItem, PauseTarget};
+use crate::internal::{Context, DecisionRequest, StopRequest};
+use crate::json::canonical_json;
 use crate::protocol::errors::WireError;
+use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
+use crate::session::form::Asked;
 use crate::session::id::ExecutionId;
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
 use crate::shell::organization::read_own_body;
 use crate::shell::runner::Live;
 use crate::shell::telemetry::log;
+
 impl Session {
     /// Writes a decision, or says why not.
     pub(super) fn decide(
@@ -80,26 +85,7 @@ impl Session {
         };
         let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
         let view = ApprovalView::of(&engine, row, &live.program, (&holder, meta), encode, now());
-        let problem = problem.map(|problem| match problem {
-            DecisionError::AlreadyDecided { seq, decision } => json!({
-                "code": "already_decided",
-                "message": problem.to_string(),
-                "call": seq,
-                "status": decision.verdict.past_tense(),
-                "by": decision.by,
-                "reason": decision.reason,
-                "at": crate::protocol::time::iso_time(decision.at),
-            }),
-            DecisionError::NothingWaits => json!({ "code": "nothing_waits", "message": problem.to_string() }),
-            DecisionError::DigestChanged { seq } => {
-                json!({ "code": "digest_changed", "message": problem.to_string(), "call": seq })
-            }
-            DecisionError::UnknownCall { seq } => {
-                json!({ "code": "unknown_call", "message": problem.to_string(), "call": seq })
-            }
-            DecisionError::UnknownPause => json!({ "code": "not_found", "message": problem.to_string() }),
-            DecisionError::BadList => json!({ "code": "bad_list", "message": problem.to_string() }),
-        });
+        let problem = problem.map(problem_value);
         Ok(json_response(status, &json!({ "view": view, "problem": problem }))?)
     }
 
@@ -111,41 +97,164 @@ impl Session {
     ) -> Result<Response, Failure> {
         let asked: DecisionRequest = read_own_body(&mut request).await?;
         let (meta, live) = self.owned_pause(context, pause)?;
-        let route = match context.principal.purpose {
-            Purpose::Browser => Route::Page,
-            Purpose::Approve => Route::Api,
-            // The edge refuses it; this is the second lock on the same door.
-            Purpose::Mcp | Purpose::Admin => {
-                return Err(WireError::forbidden("This credential calls tools; it does not decide.").into());
+        let decider = decider_of(context)?;
+        let result = match &asked.all {
+            // Without a digest nothing was shown: the program ends, whatever it does.
+            Some(all) if all.verdict == Verdict::Cancel && all.digest.is_empty() => {
+                self.stop(&live, all.reason.clone(), &decider)?
             }
+            _ => match target_of(&live, pause, asked) {
+                Ok(target) => self.decide(&live, pause, target, &decider)?,
+                Err(problem) => Err(problem),
+            },
         };
-        let target = match asked.all {
-            Some(all) => PauseTarget::All { digest: all.digest, verdict: all.verdict, reason: all.reason },
-            None => PauseTarget::Items(
-                asked
-                    .items
-                    .into_iter()
-                    .map(|item| DecisionItem {
-                        seq: item.call,
-                        digest: item.digest,
-                        verdict: item.verdict,
-                        reason: item.reason,
-                    })
-                    .collect(),
-            ),
+        let problem = result.err();
+        self.view_response(status_of(problem.as_ref()), &meta, &live, pause, problem.as_ref())
+    }
+
+    /// Ends a program by the execution's own id: it may never have waited for anybody.
+    pub(super) async fn stop_request(
+        &self,
+        mut request: Request,
+        context: &Context,
+        execution: &str,
+    ) -> Result<Response, Failure> {
+        let StopRequest { reason } = read_own_body(&mut request).await?;
+        let Some(meta) = self.meta()? else {
+            return Err(WireError::session_not_found().into());
         };
-        let decider = Decider { account: context.principal.account.clone(), route };
-        let problem = self.decide(&live, pause, target, &decider)?.err();
-        let status = match &problem {
-            None => 200,
-            Some(DecisionError::UnknownPause) => 404,
-            Some(DecisionError::BadList | DecisionError::UnknownCall { .. }) => 400,
-            Some(
-                DecisionError::AlreadyDecided { .. }
-                | DecisionError::NothingWaits
-                | DecisionError::DigestChanged { .. },
-            ) => 409,
+        if !meta.is_owned_by(&context.principal) {
+            return Err(WireError::not_the_owner().into());
+        }
+        let decider = decider_of(context)?;
+        let Some(live) = self.runner()?.by_id(execution, &caller_of(&meta))? else {
+            return Err(WireError::session_not_found().into());
         };
-        self.view_response(status, &meta, &live, pause, problem.as_ref())
+        let problem = self.stop(&live, reason, &decider)?.err();
+        let body = json!({ "problem": problem.as_ref().map(problem_value) });
+        Ok(json_response(status_of(problem.as_ref()), &body)?)
+    }
+
+    fn stop(
+        &self,
+        live: &Rc<Live>,
+        reason: Option<String>,
+        decider: &Decider,
+    ) -> worker::Result<Result<(), DecisionError>> {
+        let result = self.runner()?.stop(live, reason, decider)?;
+        if result.is_ok() {
+            log(
+                "mcp_execution_stopped",
+                json!({ "executionId": live.id, "by": decider.account, "route": decider.route }),
+            );
+        }
+        Ok(result)
+    }
+}
+
+/// Who decides, by which way.
+fn decider_of(context: &Context) -> Result<Decider, WireError> {
+    let route = match context.principal.purpose {
+        Purpose::Browser => Route::Page,
+        Purpose::Approve => Route::Api,
+        // The edge refuses it; this is the second lock on the same door.
+        Purpose::Mcp | Purpose::Admin => {
+            return Err(WireError::forbidden("This credential calls tools; it does not decide."));
+        }
+    };
+    Ok(Decider { account: context.principal.account.clone(), route })
+}
+
+/// What is decided, with the contents of answers checked against what the tools ask.
+fn target_of(live: &Live, pause: &str, asked: DecisionRequest) -> Result<PauseTarget, DecisionError> {
+    let contents = contents_of(live, pause, &asked)?;
+    Ok(match asked.all {
+        Some(all) => PauseTarget::All { digest: all.digest, verdict: all.verdict, reason: all.reason, contents },
+        None => PauseTarget::Items(
+            asked
+                .items
+                .into_iter()
+                .map(|item| DecisionItem {
+                    seq: item.call,
+                    digest: item.digest,
+                    verdict: item.verdict,
+                    reason: item.reason,
+                    content: contents.get(&item.call).cloned(),
+                })
+                .collect(),
+        ),
+    })
+}
+
+/// Canonical JSON of what the person entered, by the calls that ask it.
+fn contents_of(live: &Live, pause: &str, asked: &DecisionRequest) -> Result<BTreeMap<u32, Rc<str>>, DecisionError> {
+    let forms = open_forms(live, pause);
+    let alone = forms.len() == 1;
+    let mut contents = BTreeMap::new();
+    for (seq, form) in forms {
+        let item = asked.items.iter().find(|item| item.call == seq);
+        let (verdict, content) = match (&asked.all, item) {
+            (Some(all), _) => (all.verdict, all.content.as_ref().filter(|_| alone)),
+            (None, Some(item)) => (item.verdict, item.content.as_ref()),
+            (None, None) => continue,
+        };
+        if verdict != Verdict::Accept {
+            continue;
+        }
+        let content = match (content, &asked.form) {
+            (Some(content), _) => form.content(content),
+            (None, Some(sent)) => form.content_of_form(|place| {
+                let field = sent.iter().filter(|field| field.call == seq && field.place == place);
+                field.map(|field| field.text.as_str()).collect()
+            }),
+            // Then there is none, which the engine refuses.
+            (None, None) => continue,
+        };
+        let content = content.map_err(|problem| DecisionError::BadAnswer { seq, problem })?;
+        contents.insert(seq, canonical_json(&Value::Object(content)).into());
+    }
+    Ok(contents)
+}
+
+/// The forms that can be answered under a pause, by their calls.
+pub(super) fn open_forms(live: &Live, pause: &str) -> Vec<(u32, Asked)> {
+    let engine = live.engine.borrow();
+    let Some(row) = engine.pause(pause) else { return Vec::new() };
+    let form = |call: &CallRow| {
+        let asked = Asked::parse(&engine.asked(call)?.asked).ok()?;
+        asked.is_form().then_some((call.seq, asked))
+    };
+    engine.undecided(row, now()).filter_map(form).collect()
+}
+
+fn status_of(problem: Option<&DecisionError>) -> u16 {
+    match problem {
+        None => 200,
+        Some(DecisionError::UnknownPause) => 404,
+        Some(DecisionError::BadList | DecisionError::UnknownCall { .. } | DecisionError::BadAnswer { .. }) => 400,
+        Some(
+            DecisionError::AlreadyDecided { .. } | DecisionError::NothingWaits | DecisionError::DigestChanged { .. },
+        ) => 409,
+    }
+}
+
+fn problem_value(problem: &DecisionError) -> Value {
+    let message = problem.to_string();
+    match problem {
+        DecisionError::AlreadyDecided { seq, decision } => json!({
+            "code": "already_decided",
+            "message": message,
+            "call": seq,
+            "status": decision.verdict.past_tense(),
+            "by": decision.by,
+            "reason": decision.reason,
+            "at": iso_time(decision.at),
+        }),
+        DecisionError::NothingWaits => json!({ "code": "nothing_waits", "message": message }),
+        DecisionError::DigestChanged { seq } => json!({ "code": "digest_changed", "message": message, "call": seq }),
+        DecisionError::UnknownCall { seq } => json!({ "code": "unknown_call", "message": message, "call": seq }),
+        DecisionError::UnknownPause => json!({ "code": "not_found", "message": message }),
+        DecisionError::BadAnswer { seq, .. } => json!({ "code": "bad_answer", "message": message, "call": seq }),
+        DecisionError::BadList => json!({ "code": "bad_list", "message": message }),
     }
 }

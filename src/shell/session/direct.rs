@@ -195,7 +195,7 @@ impl Session {
         let log_level = self.meta.borrow().as_ref().and_then(|meta| meta.log_level);
         let prefixes: Rc<[String]> = answer.sources.iter().map(|source| uri_prefix(&source.slug)).collect();
         let server = |source| -> Rc<dyn McpServer> {
-            let upstream = runner.upstreams.of(&meta.organization, source);
+            let upstream = runner.upstreams.of(&meta.organization, source, false);
             Rc::new(UpstreamServer::new(upstream, answer.alone, log_level, Rc::clone(&prefixes)))
         };
         let configured: Vec<_> = answer.sources.iter().map(server).collect();
@@ -357,7 +357,8 @@ impl Session {
         let started = now();
         let runner = self.runner()?;
         let link = Rc::new(UpstreamLink(Rc::clone(exchange)));
-        let reach = Reach { upstreams: &runner.upstreams, link, original: true };
+        // Without a journal there is no pause, so nobody but the client can be asked.
+        let reach = Reach { upstreams: &runner.upstreams, link, original: true, person: false };
         let outcome = invoke(&self.env, &runner.settings, &caller, &prepared, &reach).await;
         log_call(None, &tool.address, &outcome, started);
         Ok(outcome_result(&outcome))

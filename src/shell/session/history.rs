@@ -1,11 +1,10 @@
 //! What the programs of a session did, for its owner.
 
-use serde_json::json;
 use worker::Response;
 
 use super::Session;
 use super::outcome::Failure;
-use crate::console::history::{PAGE, execution_view};
+use crate::console::history::{HistoryView, PAGE, execution_view};
 use crate::internal::Context;
 use crate::protocol::errors::WireError;
 use crate::session::id::ExecutionId;
@@ -42,6 +41,6 @@ impl Session {
             let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
             executions.push(execution_view(&row, count, calls.as_deref(), &pauses, encode));
         }
-        Ok(json_response(200, &json!({ "executions": executions, "next": next }))?)
+        Ok(json_response(200, &serde_json::to_value(HistoryView { executions, next }).unwrap_or_default())?)
     }
 }

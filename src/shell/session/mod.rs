@@ -251,6 +251,7 @@ impl Session {
             Operation::View { pause } => self.view(&context, &pause),
             Operation::History { after } => self.history(&context, after.as_deref()),
             Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
+            Operation::Stop { execution } => self.stop_request(request, &context, &execution).await,
             Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
         };
         reply_to(result.map(Into::into))?.into_response()

@@ -142,13 +142,14 @@ fn page_is_done(exchange: &Exchange, pause: &PauseReport, by_url: bool) {
 pub(super) fn items_of(live: &Live, pause: &str, verdict: Verdict, reason: Option<&str>) -> Vec<DecisionItem> {
     let engine = live.engine.borrow();
     let Some(row) = engine.pause(pause) else { return Vec::new() };
-    let waiting = engine.undecided(row, now()).filter(|call| row.has_asked(call));
+    let waiting = engine.undecided(row, now()).filter(|call| row.has_asked(call.seq, engine.digest_asked(call)));
     waiting
         .map(|call| DecisionItem {
             seq: call.seq,
-            digest: call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default(),
+            digest: engine.digest_asked(call).unwrap_or_default().to_owned(),
             verdict,
             reason: reason.map(ToOwned::to_owned),
+            content: None,
         })
         .collect()
 }

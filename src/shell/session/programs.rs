@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use worker::{Request, Response};
 
 use super::answers::tool_error;
+use super::approvals::open_forms;
 use super::exchange::Exchange;
 use super::native::items_of;
 use super::outcome::{Failure, RpcError};
@@ -19,6 +20,7 @@ use crate::engine::{
     CallStatus, Decider, DecisionItem, Execution, ExecutionStatus, PauseTarget, ProgramRow, Report, report_of_pause,
 };
 use crate::internal::{Context, Operation, RelayedDecision, ResumeRequest};
+use crate::json::canonical_json;
 use crate::protocol::errors::WireError;
 use crate::protocol::outgoing::progress;
 use crate::protocol::text::bounded;
@@ -44,6 +46,16 @@ const TOO_LONG_TO_RELAY: &str = "What waits is too long to be shown in a convers
 /// Told when the object that holds the execution is just moving or restarting.
 const HOLDER_RESTARTS: &str =
     "The gateway is restarting. Nothing is lost: call resume again with the same executionId in a moment.";
+
+/// What became of an answer that a model relays.
+enum Relayed {
+    /// It was written, or came too late.
+    Taken,
+    /// The model cannot have shown what it accepts.
+    TooLong,
+    /// It is not what a tool asks for, and why.
+    BadAnswer(String),
+}
 
 impl Session {
     pub(super) async fn execute(
@@ -196,8 +208,10 @@ impl Session {
             if meta.modes.elicitation != ElicitationMode::Model || !runner.settings.model_decisions {
                 return Ok(tool_error("bad_arguments", PERSON_DECIDES));
             }
-            if !self.relay(&live, pause, decision, context)? {
-                return Ok(tool_error("too_long_to_relay", TOO_LONG_TO_RELAY));
+            match self.relay(&live, pause, decision, context)? {
+                Relayed::Taken => {}
+                Relayed::TooLong => return Ok(tool_error("too_long_to_relay", TOO_LONG_TO_RELAY)),
+                Relayed::BadAnswer(problem) => return Ok(tool_error("bad_answer", &problem)),
             }
         }
         runner.step(&live, Execution::client_returned);
@@ -242,31 +256,51 @@ impl Session {
     }
 
     /// Writes the answer that the model relays, for what was reported to it and still waits. One that comes too late
-    /// changes nothing; what the pause led to is answered anyway. Gives `false`, and writes nothing, where the model could
-    /// not have shown all of what it accepts.
+    /// changes nothing; what the pause led to is answered anyway. Nothing is written where the model could not have shown all
+    /// of what it accepts, or where an answer does not fit what a tool asks.
     fn relay(
         &self,
         live: &Rc<Live>,
         pause: &str,
         decision: &RelayedDecision,
         context: &Context,
-    ) -> Result<bool, RpcError> {
-        let items = items_of(live, pause, decision.verdict, decision.reason.as_deref());
+    ) -> Result<Relayed, RpcError> {
+        let mut items = items_of(live, pause, decision.verdict, decision.reason.as_deref());
         // What the model was not given to show, the user cannot have accepted.
         let long = |item: &DecisionItem| {
             let engine = live.engine.borrow();
-            engine.call(item.seq).is_some_and(|call| call.arguments.chars().count() > RELAYED_CHARACTERS)
+            engine.call(item.seq).is_some_and(|call| {
+                let asked = engine.asked(call).map_or(0, |question| question.asked.chars().count());
+                call.arguments.chars().count().max(asked) > RELAYED_CHARACTERS
+            })
         };
-        if decision.verdict == Verdict::Accept && (items.len() > PENDING_LINES || items.iter().any(long)) {
-            return Ok(false);
+        if decision.verdict == Verdict::Accept {
+            if items.len() > PENDING_LINES || items.iter().any(long) {
+                return Ok(Relayed::TooLong);
+            }
+            let forms = open_forms(live, pause);
+            for (seq, form) in &forms {
+                let Some(item) = items.iter_mut().find(|item| item.seq == *seq) else { continue };
+                let entered = match &decision.content {
+                    Some(values) if forms.len() == 1 => form.content(values),
+                    Some(_) => {
+                        Err("several tools ask; only the page can answer each. Show the user the url.".to_owned())
+                    }
+                    None => Err("content has to be what the user entered, by the names of the fields.".to_owned()),
+                };
+                match entered {
+                    Ok(values) => item.content = Some(canonical_json(&Value::Object(values)).into()),
+                    Err(problem) => return Ok(Relayed::BadAnswer(format!("The answer was not sent: {problem}"))),
+                }
+            }
         }
         if items.is_empty() {
-            return Ok(true);
+            return Ok(Relayed::Taken);
         }
         let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
         // Somebody else may have been faster.
         let _ = self.decide(live, pause, PauseTarget::Items(items), &decider)?;
-        Ok(true)
+        Ok(Relayed::Taken)
     }
 
     /// Waits for the first pause of an execution, or its end.
@@ -453,8 +487,10 @@ fn relayed_decision(modes: Modes, arguments: &Map<String, Value>) -> Result<Opti
     if modes.elicitation != ElicitationMode::Model {
         return Err(PERSON_DECIDES);
     }
-    let reason = arguments.get("content").and_then(|content| content.get("reason")).and_then(Value::as_str);
-    Ok(Some(RelayedDecision { verdict: action, reason: reason.map(|reason| bounded(reason, 2_000)) }))
+    let content = arguments.get("content").filter(|content| !content.is_null());
+    let reason = content.and_then(|content| content.get("reason")).and_then(Value::as_str);
+    let reason = reason.map(|reason| bounded(reason, 2_000));
+    Ok(Some(RelayedDecision { verdict: action, reason, content: content.cloned() }))
 }
 
 /// The object that holds the execution could not be reached.

@@ -4,12 +4,13 @@
 //! How long it may take: `TOOL_TIMEOUT_MS` without a word of the server's. Progress and every other message start the time
 //! anew, up to ten times that in all. While the client is being asked the clock stands still.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{AbortHandle, Either, abortable, select};
 use serde_json::{Map, Value, json};
+use wasm_bindgen_futures::spawn_local;
 
 use super::connection::{Upstream, no_response};
 use super::transport::{NoResponse, Piece, send};
@@ -25,6 +26,8 @@ use crate::upstream::{Changed, Link, Question, ServerError};
 const RESUMES: u32 = 5;
 /// How often a stateless server may ask for more.
 const ROUNDS: u32 = 16;
+/// While a question is being asked: how often the time is looked at, in milliseconds.
+const LOOK_MS: u64 = 1_000;
 /// How long the client may take to answer a server's question, in milliseconds.
 const QUESTION_MS: u64 = 600_000;
 /// How much longer than `TOOL_TIMEOUT_MS` a server that keeps talking may take.
@@ -52,21 +55,45 @@ pub(crate) struct Deadline {
     silence_ms: u64,
     until: Cell<u64>,
     last: Cell<u64>,
+    /// Questions that are being asked, and since when one is.
+    asking: Cell<u32>,
+    asking_since: Cell<u64>,
 }
 
 impl Deadline {
     pub(super) fn new(silence_ms: u64) -> Self {
         let now = now();
         let last = now.saturating_add(silence_ms.saturating_mul(LONGEST));
-        Self { silence_ms, until: Cell::new(now.saturating_add(silence_ms)), last: Cell::new(last) }
+        let (asking, asking_since) = (Cell::new(0), Cell::new(0));
+        Self {
+            silence_ms,
+            until: Cell::new(now.saturating_add(silence_ms)),
+            last: Cell::new(last),
+            asking,
+            asking_since,
+        }
     }
 
+    /// The time as it is now. While a question is being asked it is never over, and has to be looked at again soon.
     pub(super) fn until(&self) -> u64 {
-        self.until.get().min(self.last.get())
+        if self.asking.get() > 0 { now().saturating_add(LOOK_MS) } else { self.until.get().min(self.last.get()) }
     }
 
     fn heard(&self) {
         self.until.set(now().saturating_add(self.silence_ms));
+    }
+
+    fn question_begins(&self) {
+        if self.asking.replace(self.asking.get() + 1) == 0 {
+            self.asking_since.set(now());
+        }
+    }
+
+    fn question_ends(&self) {
+        self.asking.set(self.asking.get().saturating_sub(1));
+        if self.asking.get() == 0 {
+            self.stood_still(self.asking_since.get());
+        }
     }
 
     /// That long the server could not go on.
@@ -74,6 +101,18 @@ impl Deadline {
         let stood = now().saturating_sub(since);
         self.until.set(self.until.get().saturating_add(stood));
         self.last.set(self.last.get().saturating_add(stood));
+    }
+}
+
+/// Questions that are being asked while the rest of the answer is read. Dropped, nobody is asked any more.
+#[derive(Default)]
+struct Questions(RefCell<Vec<AbortHandle>>);
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        for question in self.0.take() {
+            question.abort();
+        }
     }
 }
 
@@ -100,7 +139,7 @@ impl Upstream {
         parts: CallParts,
         link: &Rc<dyn Link>,
     ) -> Result<Result<Value, RpcFault>, Trouble> {
-        let deadline = self.deadline();
+        let deadline = Rc::new(self.deadline());
         let _slot = self.slot(deadline.until()).await?;
         let mut parts = parts;
         let level = parts.log_level;
@@ -145,7 +184,7 @@ impl Upstream {
         params: &Map<String, Value>,
         parts: &CallParts,
         link: &Rc<dyn Link>,
-        deadline: &Deadline,
+        deadline: &Rc<Deadline>,
     ) -> Result<Answered, Trouble> {
         let sessions = connected.era != Era::Stateless;
         let id = self.take_id();
@@ -167,12 +206,13 @@ impl Upstream {
         id: u64,
         outgoing: Outgoing,
         link: &Rc<dyn Link>,
-        deadline: &Deadline,
+        deadline: &Rc<Deadline>,
     ) -> Result<Answered, Trouble> {
         let has_session = matches!(&connected.era, Era::Session { id: Some(_), .. });
         let sessions = connected.era != Era::Stateless;
         let mut exchange = Exchange::new(Some(id), sessions, self.limits());
         let mut outgoing = outgoing;
+        let questions = Questions::default();
         for attempt in 0..=RESUMES {
             let mut broke = "it ended before the answer".to_owned();
             match send(&self.place(), &outgoing, deadline.until()).await {
@@ -182,12 +222,12 @@ impl Upstream {
                     }
                     exchange.begin(response.status, response.header("content-type")).map_err(trouble)?;
                     loop {
-                        let heard = match response.next(deadline.until()).await {
+                        let heard = match response.next(|| deadline.until()).await {
                             Piece::Bytes(piece) => exchange.push(&piece).map_err(trouble)?,
                             Piece::End => {
                                 let heard = exchange.end(response.status, has_session).map_err(trouble)?;
                                 let heard = redacted(heard, response.redactor());
-                                if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
+                                if let Some(answer) = self.react_to(heard, requests, link, (deadline, &questions)) {
                                     return self.judged(connected, answer);
                                 }
                                 break;
@@ -199,7 +239,7 @@ impl Upstream {
                             Piece::Timeout => return Err(Trouble::Timeout),
                         };
                         let heard = redacted(heard, response.redactor());
-                        if let Some(answer) = self.react_to(heard, requests, link, deadline).await {
+                        if let Some(answer) = self.react_to(heard, requests, link, (deadline, &questions)) {
                             return self.judged(connected, answer);
                         }
                     }
@@ -238,12 +278,12 @@ impl Upstream {
         }
     }
 
-    async fn react_to(
+    fn react_to(
         self: &Rc<Self>,
         heard: Vec<Heard>,
         requests: &Requests,
         link: &Rc<dyn Link>,
-        deadline: &Deadline,
+        (deadline, questions): (&Rc<Deadline>, &Questions),
     ) -> Option<Answered> {
         for heard in heard {
             deadline.heard();
@@ -258,14 +298,36 @@ impl Upstream {
                 Heard::Changed(what) => self.tell_changed(what, link),
                 Heard::Reply { id, outcome } => self.send_aside(requests.answer(&id, &outcome)),
                 Heard::Ask { id, question } => {
-                    let asked = now();
-                    let outcome = ask_client(link, question).await;
-                    deadline.stood_still(asked);
-                    self.send_aside(requests.answer(&id, &outcome));
+                    let asking = self.ask_aside(id, question, requests, link, deadline);
+                    questions.0.borrow_mut().push(asking);
                 }
             }
         }
         None
+    }
+
+    /// Asks while the stream is read on: a server may give up waiting, and then answers without.
+    fn ask_aside(
+        self: &Rc<Self>,
+        id: String,
+        question: Question,
+        requests: &Requests,
+        link: &Rc<dyn Link>,
+        deadline: &Rc<Deadline>,
+    ) -> AbortHandle {
+        let (upstream, requests) = (Rc::clone(self), requests.clone());
+        let (link, deadline) = (Rc::clone(link), Rc::clone(deadline));
+        deadline.question_begins();
+        let (asking, handle) = abortable(async move {
+            let outcome = ask_client(&link, question).await;
+            deadline.question_ends();
+            upstream.send_aside(requests.answer(&id, &outcome));
+        });
+        spawn_local(async move {
+            // Aborted, it leaves nothing to be done.
+            let _ = asking.await;
+        });
+        handle
     }
 
     fn tell_changed(self: &Rc<Self>, what: Changed, link: &Rc<dyn Link>) {

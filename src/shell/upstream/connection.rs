@@ -359,7 +359,7 @@ async fn answer_in(
     };
     exchange.begin(response.status, response.header("content-type")).map_err(unusable)?;
     loop {
-        match response.next(until).await {
+        match response.next(|| until).await {
             Piece::Bytes(piece) => {
                 let heard = exchange.push(&piece).map_err(unusable)?;
                 if let Some(outcome) = found(redacted(heard, response.redactor())) {

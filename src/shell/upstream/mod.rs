@@ -57,13 +57,16 @@ pub(crate) struct Reach<'r> {
     pub(crate) link: Rc<dyn Link>,
     /// Whether an MCP result is wanted as it came.
     pub(crate) original: bool,
+    /// Whether a person can be asked on a page, whatever the client can.
+    pub(crate) person: bool,
 }
 
 /// The servers that one session object uses. A source that is reached in another way than before is another server.
 pub(crate) struct Upstreams {
     env: Env,
     settings: Rc<Settings>,
-    known: RefCell<BTreeMap<String, Rc<Upstream>>>,
+    /// By slug, and whether the server may ask more than the client can be asked.
+    known: RefCell<BTreeMap<(String, bool), Rc<Upstream>>>,
     askable: Cell<Askable>,
     log_level: Cell<Option<LogLevel>>,
 }
@@ -79,11 +82,15 @@ impl Upstreams {
         self.log_level.set(log_level);
     }
 
-    /// The server of a source.
-    pub(crate) fn of(&self, organization: &str, source: &SourceRow) -> Rc<Upstream> {
+    /// The server of a source. What may be asked is said when it is connected to; with `person` that is forms and pages
+    /// too, because there is a page to show them on.
+    pub(crate) fn of(&self, organization: &str, source: &SourceRow, person: bool) -> Rc<Upstream> {
+        let client = self.askable.get();
+        let askable = if person { Askable { form: true, url: true, ..client } } else { client };
+        let key = (source.slug.clone(), askable != client);
         let mut known = self.known.borrow_mut();
-        if let Some(upstream) = known.get(&source.slug) {
-            if upstream.is_for(source, self.askable.get()) {
+        if let Some(upstream) = known.get(&key) {
+            if upstream.is_for(source, askable) {
                 return Rc::clone(upstream);
             }
             upstream.end();
@@ -91,8 +98,8 @@ impl Upstreams {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let upstream = Rc::new(Upstream::new(&self.env, &self.settings, organization, source, self.askable.get()));
-        known.insert(source.slug.clone(), Rc::clone(&upstream));
+        let upstream = Rc::new(Upstream::new(&self.env, &self.settings, organization, source, askable));
+        known.insert(key, Rc::clone(&upstream));
         upstream
     }
 
@@ -103,15 +110,9 @@ impl Upstreams {
         }
     }
 
-    /// Calls a tool. Never fails: whatever happens is a value, as JSON text. With `original` the result's own blocks come
-    /// along, for a client that understands them.
-    pub(crate) async fn call(
-        &self,
-        organization: &str,
-        call: &McpCall,
-        link: &Rc<dyn Link>,
-        original: bool,
-    ) -> Rc<str> {
+    /// Calls a tool. Never fails: whatever happens is a value, as JSON text. Where the original is wanted, the result's own
+    /// blocks come along, for a client that understands them.
+    pub(crate) async fn call(&self, organization: &str, call: &McpCall, reach: &Reach<'_>) -> Rc<str> {
         let McpCall { source, binding, arguments } = call;
         let arguments = wire_arguments(binding, arguments);
         let parts = CallParts {
@@ -124,9 +125,9 @@ impl Upstreams {
             ("name".to_owned(), Value::String(binding.name.clone())),
             ("arguments".to_owned(), arguments),
         ]);
-        match self.of(organization, source).ask("tools/call", &params, parts, link).await {
+        match self.of(organization, source, reach.person).ask("tools/call", &params, parts, &reach.link).await {
             Ok(Ok(result)) => {
-                let passed = original.then(|| passed_outcome(&result)).flatten();
+                let passed = reach.original.then(|| passed_outcome(&result)).flatten();
                 passed.map_or_else(|| outcome_text(&read_result(&result)), Into::into)
             }
             Ok(Err(fault)) => outcome_text(&ToolOutcome::Failure(fault_error(&fault))),

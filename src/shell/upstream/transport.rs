@@ -59,14 +59,17 @@ impl Incoming {
         &self.answer.redactor
     }
 
-    /// The next piece of the body, until that time.
-    pub(super) async fn next(&mut self, until: u64) -> Piece {
-        let next = std::pin::pin!(self.answer.next_chunk());
-        match select(next, sleep(Duration::from_millis(left(until)))).await {
-            Either::Left((Ok(Some(piece)), _)) => Piece::Bytes(piece),
-            Either::Left((Ok(None), _)) => Piece::End,
-            Either::Left((Err(error), _)) => Piece::Broken(error.to_string()),
-            Either::Right(_) => Piece::Timeout,
+    /// The next piece of the body, until that time, which is asked for again when it is reached: it may have moved.
+    pub(super) async fn next(&mut self, until: impl Fn() -> u64) -> Piece {
+        let mut next = std::pin::pin!(self.answer.next_chunk());
+        loop {
+            match select(next.as_mut(), sleep(Duration::from_millis(left(until())))).await {
+                Either::Left((Ok(Some(piece)), _)) => return Piece::Bytes(piece),
+                Either::Left((Ok(None), _)) => return Piece::End,
+                Either::Left((Err(error), _)) => return Piece::Broken(error.to_string()),
+                Either::Right(_) if left(until()) > 0 => {}
+                Either::Right(_) => return Piece::Timeout,
+            }
         }
     }
 }
