@@ -26,13 +26,17 @@ fn a_request_is_read_as_the_operation_that_it_is() {
     assert_eq!(read("GET", "tools/demo.a%2Fb"), Operation::ReadTool("demo.a/b".to_owned()));
     assert_eq!(read("POST", "sources/a/refresh"), Operation::RefreshSource("a".to_owned()));
     assert_eq!(read("GET", "policies/"), Operation::ReadPolicies);
+    assert_eq!(read("DELETE", "keys/0123456789abcdef"), Operation::DeleteKey("0123456789abcdef".to_owned()));
     for (method, path, status, allow) in [
         ("POST", "sources", 405, Some("GET")),
         ("PATCH", "sources/a", 405, Some("GET, PUT, DELETE")),
         ("GET", "sources/a/refresh", 405, Some("POST")),
         ("DELETE", "tools/a.b", 405, Some("GET")),
         ("GET", "sources/a/b", 404, None),
-        ("GET", "keys", 404, None),
+        ("PUT", "keys", 405, Some("GET, POST")),
+        ("GET", "keys/0123456789abcdef", 405, Some("DELETE")),
+        ("DELETE", "keys/0123", 404, None),
+        ("GET", "secrets", 404, None),
         ("GET", "sources/%ff", 400, None),
         ("GET", "sources/%2", 400, None),
         ("PUT", "sources/demo", 409, None),
@@ -200,7 +204,7 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         }
         described.insert(format!("{} {path}", http.method));
         // What is described is there; a body that is missing is another matter.
-        let path = path.replace("{slug}", "abc").replace("{address}", "abc.def");
+        let path = path.replace("{slug}", "abc").replace("{address}", "abc.def").replace("{id}", "0123456789abcdef");
         match parse_call(&call(&http.method, &path)) {
             Ok(operation) => assert_eq!(operation.reads(), http.method == "GET", "{path}"),
             Err(fault) => assert_eq!(fault.status, 400, "{path}: {fault}"),
@@ -219,9 +223,12 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         "tools",
         "tools/{address}",
         "audit",
+        "keys",
+        "keys/{id}",
     ] {
         for method in ["GET", "PUT", "POST", "PATCH", "DELETE"] {
-            let path = route.replace("{slug}", "abc").replace("{address}", "abc.def");
+            let path =
+                route.replace("{slug}", "abc").replace("{address}", "abc.def").replace("{id}", "0123456789abcdef");
             let exists = !matches!(parse_call(&call(method, &path)), Err(fault) if fault.status == 405);
             assert_eq!(described.contains(&format!("{method} {route}")), exists, "{method} {route}");
         }

@@ -3,7 +3,8 @@
 use worker::{Method, Request, Response, ResponseBuilder};
 
 use super::approval_api::{
-    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, from_own_page, load, load_history, problem_text, send_decision, send_stop,
+    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, from_own_page, load, load_history, problem_text, send_decision,
+    send_stop,
 };
 use super::authentication;
 use super::entry::{Edge, api_error};
