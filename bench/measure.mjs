@@ -11,9 +11,12 @@ const HARD_LEVEL = 1_000;
 const FIRST_WARM_UP_SECONDS = 2;
 const WARM_UP_SHARE = 0.25;
 
+/** New sessions are opened by number and not by time: an object that is kept in memory holds files open, of which there are 20 000. */
+const NEW_SESSIONS = { warmUp: 500, warmUpAgain: 60, round: 250 };
+
 /**
- * What is measured with how many open sessions: `[{sessions, operations}]`. New sessions come last, because they stay open
- * and would take part in everything after them.
+ * What is measured with how many open sessions: lists of `{sessions, operations}`, each for servers of its own. New sessions
+ * come last, because they stay open and would take part in everything after them.
  */
 export function planStages({ levels, operations }) {
   const ordinary = levels.includes(ORDINARY_LEVEL) ? ORDINARY_LEVEL : levels[0];
@@ -23,8 +26,8 @@ export function planStages({ levels, operations }) {
       operations: operations.filter((name) => name === "tools/call" || (name !== "initialize" && sessions === ordinary)),
     }))
     .filter((stage) => stage.operations.length > 0);
-  if (operations.includes("initialize")) stages.push({ sessions: stages.at(-1)?.sessions ?? 1, operations: ["initialize"] });
-  return stages;
+  const opening = operations.includes("initialize") ? [{ sessions: 1, operations: ["initialize"] }] : [];
+  return [stages, opening].filter((part) => part.length > 0);
 }
 
 /**
@@ -60,7 +63,9 @@ class Run {
     const opens = sessions > client.sessionCount;
     await this.#withCare(client, sessions, async () => {
       await client.open(sessions);
-      for (const operation of operations) await client.load(operation, { seconds: Math.min(FIRST_WARM_UP_SECONDS, this.#seconds) });
+      for (const operation of operations) {
+        await client.load(operation, limitOf(operation, Math.min(FIRST_WARM_UP_SECONDS, this.#seconds), NEW_SESSIONS.warmUp));
+      }
       // In the stage that opens new sessions all the time a number of sessions means nothing.
       if (!operations.includes("initialize")) this.noteMemory(client, sessions, "opened");
       if (opens) this.#say(`${client.name}: ${sessions} sessions open after ${((performance.now() - began) / 1000).toFixed(1)} s`);
@@ -72,8 +77,9 @@ class Run {
     for (let round = 0; round < rounds; round += 1) {
       for (const client of this.clients) {
         await this.#withCare(client, sessions, async () => {
-          await client.load(operation, { seconds: this.#seconds * WARM_UP_SHARE });
-          (results[client.name] ??= []).push(await measureOnce(client, operation, this.#seconds));
+          await client.load(operation, limitOf(operation, this.#seconds * WARM_UP_SHARE, NEW_SESSIONS.warmUpAgain));
+          const limit = limitOf(operation, this.#seconds, NEW_SESSIONS.round);
+          (results[client.name] ??= []).push(await measureOnce(client, operation, limit));
         });
       }
     }
@@ -105,11 +111,14 @@ class Run {
   }
 }
 
+/** How long, or how often, something is asked. */
+const limitOf = (operation, seconds, count) => (operation === "initialize" ? { count } : { seconds });
+
 async function measureOnce(client, operation, limit) {
   const cpu = client.server.cpuSeconds();
-  const { requests, seconds, latencies, clientSeconds } = await client.load(operation, { seconds: limit });
+  const { requests, seconds, latencies, clientSeconds } = await client.load(operation, limit);
   const used = client.server.cpuSeconds() - cpu;
-  if (requests === 0) throw new Failure(`${client.name} answered nothing within ${limit} s.`);
+  if (requests === 0) throw new Failure(`${client.name} answered nothing.`);
   const cpuMicros = (used / requests) * 1e6;
   return { throughput: requests / seconds, cpuMicros, busy: used / seconds, clientBusy: clientSeconds / seconds, latencies };
 }

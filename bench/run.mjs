@@ -24,9 +24,15 @@ const SOURCES = ["src", "Cargo.toml", "Cargo.lock"];
 /** Runs everything. Resolves with what report.mjs prints and writes. */
 export async function runBenchmark({ bundle, rounds, seconds, levels, operations, query, tool, throughEntry, complete }) {
   const clients = [];
-  try {
+  const stop = async () => {
+    for (const client of clients.splice(0)) {
+      await client.close();
+      await client.server.stop();
+    }
+  };
+  const bytes = {};
+  const start = async () => {
     heading("Starting one workerd for each implementation");
-    const bytes = {};
     for (const name of IMPLEMENTATIONS) {
       const server = await startServer(await workerOf(name, { bundle }), { throughEntry });
       const client = new Client(name, server, name === "countersign" ? { query, tool } : {});
@@ -37,10 +43,18 @@ export async function runBenchmark({ bundle, rounds, seconds, levels, operations
       });
       say(`${name}: ${(server.memory() / 1e6).toFixed(0)} MB, answers in bytes: ${JSON.stringify(bytes[name])}`);
     }
-
-    heading(`Measuring: ${rounds} rounds of ${seconds} s, ${IN_FLIGHT} requests in flight`);
-    const stages = planStages({ levels, operations });
-    const measured = await measure({ clients, stages, rounds, seconds, say });
+  };
+  try {
+    const measured = { cells: [], memory: {}, gaveUp: {} };
+    for (const stages of planStages({ levels, operations })) {
+      await start();
+      heading(`Measuring: ${rounds} rounds of ${seconds} s, ${IN_FLIGHT} requests in flight`);
+      const part = await measure({ clients, stages, rounds, seconds, say });
+      measured.cells.push(...part.cells);
+      measured.memory = { ...part.memory, ...measured.memory };
+      Object.assign(measured.gaveUp, part.gaveUp);
+      await stop();
+    }
     addRatios(measured.cells);
     addBytesPerSession(measured.memory);
 
@@ -59,10 +73,7 @@ export async function runBenchmark({ bundle, rounds, seconds, levels, operations
       versions: versions(bundle),
     };
   } finally {
-    for (const client of clients) {
-      await client.close();
-      await client.server.stop();
-    }
+    await stop();
   }
 }
 

@@ -1,16 +1,21 @@
 //! The settings. Every one is a var, so that tests can make it small; a value that makes no sense
 //! stops the Worker with a message that names the variable.
 
-use crate::auth::DevMode;
+mod auth;
+
+use crate::auth::settings::AuthSettings;
 use crate::engine::Limits;
 use crate::session::alarm::AlarmSettings;
 use crate::session::{ElicitationMode, ToolMode};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent switch")]
 pub struct Settings {
-    /// `AUTH_MODE=dev`, the only mode so far.
-    pub dev: DevMode,
+    /// `AUTH_MODE` and what belongs to its providers.
+    pub auth: AuthSettings,
+    /// `DEMO`: whether there is the built-in inventory to try things on.
+    pub demo: bool,
     /// `PUBLIC_ORIGIN`; the origin of the request's own URL where it is not set.
     pub public_origin: Option<String>,
     /// `ALLOWED_ORIGINS`, separated by commas: pages that may call `/mcp`.
@@ -67,32 +72,44 @@ pub enum SettingsError {
 /// A day: the longest a timer may be that keeps a person waiting, times 400.
 const LONGEST_MS: u64 = 400 * 86_400_000;
 
+/// The variables, read in the few forms that there are.
+trait Vars {
+    /// Without spaces around it; empty is as good as absent.
+    fn text(&self, name: &str) -> Option<String>;
+
+    fn flag(&self, name: &'static str) -> Result<bool, SettingsError> {
+        match self.text(name).as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid(name, "use \"true\" or \"false\"")),
+        }
+    }
+
+    fn number(&self, name: &'static str, default: u64, least: u64, most: u64) -> Result<u64, SettingsError> {
+        match self.text(name) {
+            None => Ok(default),
+            Some(value) => value
+                .parse::<u64>()
+                .ok()
+                .filter(|number| (least..=most).contains(number))
+                .ok_or_else(|| invalid(name, &format!("use a whole number from {least} to {most}"))),
+        }
+    }
+}
+
+impl<F: Fn(&str) -> Option<String>> Vars for F {
+    fn text(&self, name: &str) -> Option<String> {
+        self(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+}
+
 /// Reads the settings; `var` gives the text of a variable.
 pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
-    let text = |name: &str| var(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let flag = |name: &'static str| match text(name).as_deref() {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(_) => Err(invalid(name, "use \"true\" or \"false\"")),
-    };
-    let number = |name: &'static str, default: u64, least: u64, most: u64| match text(name) {
-        None => Ok(default),
-        Some(value) => value
-            .parse::<u64>()
-            .ok()
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| invalid(name, &format!("use a whole number from {least} to {most}"))),
-    };
-    let dev = match text("AUTH_MODE").as_deref() {
-        Some("dev") => DevMode { require_token: flag("DEV_REQUIRE_TOKEN")? },
-        Some(_) => return Err(invalid("AUTH_MODE", "this version knows \"dev\" only")),
-        None => {
-            return Err(SettingsError::Missing {
-                name: "AUTH_MODE",
-                advice: "Set it to \"dev\" on your own machine; this version has no other mode yet.",
-            });
-        }
-    };
+    let text = |name: &str| var.text(name);
+    let flag = |name: &'static str| var.flag(name);
+    let number = |name: &'static str, default: u64, least: u64, most: u64| var.number(name, default, least, most);
+    let auth = auth::parse_auth(&var)?;
+    let is_dev = auth.dev().is_some();
     let public_origin = text("PUBLIC_ORIGIN").map(|value| parse_origin("PUBLIC_ORIGIN", &value)).transpose()?;
     let allowed_origins = text("ALLOWED_ORIGINS")
         .unwrap_or_default()
@@ -119,14 +136,15 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         Some("allow") => true,
         Some(_) => return Err(invalid("FORM_DECISIONS", "use \"allow\" or \"deny\"")),
     };
-    // Development mode believes every name anyway, so the model may relay decisions unless forbidden.
+    // The model could answer by itself. Development mode believes every name anyway, so there it may unless forbidden.
     let model_decisions = match text("MODEL_DECISIONS").as_deref() {
-        None | Some("allow") => true,
+        None => is_dev,
+        Some("allow") => true,
         Some("deny") => false,
         Some(_) => return Err(invalid("MODEL_DECISIONS", "use \"allow\" or \"deny\"")),
     };
     if default_elicitation_mode == ElicitationMode::Model && !model_decisions {
-        return Err(invalid("DEFAULT_ELICITATION_MODE", "\"model\" contradicts MODEL_DECISIONS=deny"));
+        return Err(invalid("DEFAULT_ELICITATION_MODE", "\"model\" needs MODEL_DECISIONS=allow"));
     }
     let jurisdiction = text("SESSION_JURISDICTION");
     if jurisdiction.as_ref().is_some_and(|value| !matches!(value.as_str(), "eu" | "fedramp" | "us")) {
@@ -135,7 +153,8 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
     let limits = Limits::default();
     let window = number("APPROVAL_WINDOW_MS", limits.approval_window_ms, 1, LONGEST_MS)?;
     Ok(Settings {
-        dev,
+        auth,
+        demo: if text("DEMO").is_some() { flag("DEMO")? } else { is_dev },
         public_origin,
         allowed_origins,
         default_elicitation_mode,
@@ -162,6 +181,10 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
             ..limits
         },
     })
+}
+
+fn missing(name: &'static str, advice: &'static str) -> SettingsError {
+    SettingsError::Missing { name, advice }
 }
 
 fn invalid(name: &'static str, problem: &str) -> SettingsError {
@@ -197,6 +220,7 @@ mod tests {
             ("ALLOWED_ORIGINS", "https://a.example, *"),
             ("DEFAULT_ELICITATION_MODE", "none"),
             ("MODEL_DECISIONS", "true"),
+            ("DEMO", "yes"),
             ("SESSION_JURISDICTION", "mars"),
         ] {
             let vars =
@@ -214,6 +238,16 @@ mod tests {
         assert_eq!(settings.alarm, AlarmSettings { idle_timeout: 86_400_000, tombstone: 3_600_000 });
         assert_eq!(settings.limits, Limits::default());
         assert!(!settings.allow_local_network);
+        assert!(settings.demo && settings.model_decisions);
+    }
+
+    #[test]
+    fn what_development_mode_allows_has_to_be_asked_for_elsewhere() {
+        let keys = |more: &[(&str, &str)]| parse(&[&[("AUTH_MODE", "keys")], more].concat());
+        let settings = keys(&[]).unwrap();
+        assert!(!settings.demo && !settings.model_decisions);
+        assert!(keys(&[("MODEL_DECISIONS", "allow")]).unwrap().model_decisions);
+        assert!(keys(&[("DEFAULT_ELICITATION_MODE", "model")]).unwrap_err().to_string().contains("MODEL_DECISIONS"));
     }
 
     #[test]

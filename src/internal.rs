@@ -92,6 +92,8 @@ pub enum Operation {
     },
     /// The organization's catalog changed.
     CatalogChanged,
+    /// The owner has no access any more. Of the principal only account and organization count; an empty organization is any.
+    AccessLost,
     /// `resume` from another session; the body is a [`ResumeRequest`].
     Resume {
         /// The pause.
@@ -113,11 +115,6 @@ impl Context {
         let Self { principal, asked, trace, .. } = self;
         let quick = asked.held && self.operation == Operation::Mcp;
         let (operation, pause) = self.operation.parts();
-        let purpose = match principal.purpose {
-            Purpose::Mcp => "mcp",
-            Purpose::Approve => "approve",
-            Purpose::Browser => "browser",
-        };
         let required = [
             if quick { QUICK } else { "-" },
             operation,
@@ -125,7 +122,7 @@ impl Context {
             &principal.account,
             &principal.organization,
             if principal.admin { "admin" } else { "-" },
-            purpose,
+            principal.purpose.name(),
             &self.resource,
             &self.public_origin,
             if asked.held { "held" } else { "-" },
@@ -169,18 +166,12 @@ impl Context {
             Some(text) => unescape(text).map(Some),
             None => field.is_empty().then_some(None),
         };
-        let purpose = match purpose {
-            "mcp" => Purpose::Mcp,
-            "approve" => Purpose::Approve,
-            "browser" => Purpose::Browser,
-            _ => return None,
-        };
         Some(Self {
             principal: Principal {
                 account: unescape(account)?,
                 organization: unescape(organization)?,
                 admin: admin == "admin",
-                purpose,
+                purpose: Purpose::parse(purpose)?,
             },
             resource: unescape(resource)?,
             public_origin: unescape(origin)?,
@@ -207,6 +198,7 @@ impl Operation {
             Self::Mcp => ("mcp", None),
             Self::Open => ("open", None),
             Self::CatalogChanged => ("catalog_changed", None),
+            Self::AccessLost => ("access_lost", None),
             Self::History { after } => ("history", after.as_deref()),
             Self::View { pause } => ("view", Some(pause)),
             Self::Decide { pause } => ("decide", Some(pause)),
@@ -220,6 +212,7 @@ impl Operation {
             "mcp" => Self::Mcp,
             "open" => Self::Open,
             "catalog_changed" => Self::CatalogChanged,
+            "access_lost" => Self::AccessLost,
             "history" => Self::History { after: Some(pause).filter(|after| !after.is_empty()) },
             "view" => Self::View { pause },
             "decide" => Self::Decide { pause },
@@ -513,8 +506,22 @@ pub struct AdminQuestion {
     pub version: u32,
     /// The account that asks.
     pub by: String,
+    /// The organization that it asks about, which the object does not know of itself.
+    #[serde(default)]
+    pub organization: String,
     /// What it asks for.
     pub call: AdminCall,
+}
+
+/// Asks for an API key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyQuestion {
+    /// [`VERSION`]
+    pub version: u32,
+    /// Which key.
+    pub id: String,
+    /// Hash of the secret that was presented.
+    pub hash: String,
 }
 
 /// Its answer.
@@ -690,6 +697,7 @@ mod tests {
             Operation::Mcp,
             Operation::Open,
             Operation::CatalogChanged,
+            Operation::AccessLost,
             Operation::History { after: None },
             Operation::History { after: Some(nasty.clone()) },
             Operation::View { pause: nasty.clone() },

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod engine;
 pub mod internal;
 pub mod json;
+pub mod oauth;
 pub mod organization;
 pub mod outbound;
 pub mod policy;

@@ -465,7 +465,7 @@ test("an organization of the layout before is brought up to date, with all that 
   assert.deepEqual(hits, ["kept.getItem"]);
   const calls = await (await fetch(new URL("/demo/calls", own.url), { headers: { authorization: `Bearer ${token}` } })).json();
   assert.equal(calls.getItem, 1, "the inventory is the old one");
-  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "3" }]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT name FROM sqlite_master WHERE name = 'old_tool'"), []);
 });
 

@@ -7,21 +7,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part, and what it may use. Whatever a part uses stands above it.
-const TABLE: [(&str, &[&str]); 18] = [
+const TABLE: [(&str, &[&str]); 19] = [
     ("json", &[]),
     ("approval", &["json"]),
     ("auth", &[]),
     ("demo", &[]),
     ("protocol", &["json"]),
+    ("oauth", &["auth", "protocol"]),
     ("catalog", &["json"]),
     ("credential", &["catalog", "json"]),
     ("outbound", &["catalog"]),
     ("engine", &["approval"]),
     ("policy", &["catalog"]),
-    ("organization", &["catalog", "policy"]),
+    ("organization", &["auth", "catalog", "policy"]),
     ("upstream", &["protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
-    ("config", &["auth", "engine", "session"]),
+    ("config", &["auth", "credential", "engine", "oauth", "protocol", "session"]),
     ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),
     ("console", &["approval", "engine", "protocol", "session"]),
     (
@@ -37,6 +38,7 @@ const TABLE: [(&str, &[&str]); 18] = [
             "engine",
             "internal",
             "json",
+            "oauth",
             "organization",
             "outbound",
             "policy",

@@ -181,6 +181,31 @@ test("a body over the limit is refused whatever its length header says", async (
   await expectError(response, 413, -32000);
 });
 
+test("whoever sends a large body that is refused unread gets to read why", async () => {
+  const session = await openSession(gateway);
+  const foreign = await openSession(gateway, { token: devToken({ account: "eve" }) });
+  const ended = await openSession(gateway);
+  await ended.delete();
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping", params: { text: "x".repeat(5 << 20) } });
+  for (const [headers, status, code] of [
+    [{ authorization: "" }, 401, -32001],
+    [{ authorization: "Bearer nobody" }, 401, -32001],
+    [{ origin: "https://evil.example" }, 403, -32000],
+    [{ accept: "text/html" }, 406, -32000],
+    [{ "content-type": "text/plain" }, 415, -32000],
+    [{ "mcp-session-id": undefined, accept: "text/html" }, 406, -32000],
+    [{ "mcp-session-id": "0".repeat(64) }, 404, -32001],
+    [{ "mcp-session-id": ended.id }, 404, -32001],
+    [{ "mcp-session-id": foreign.id }, 403, -32003],
+  ]) {
+    const sent = Object.entries({ ...JSON_HEADERS, "mcp-session-id": session.id, ...headers }).filter(([, value]) => value);
+    const response = await gateway.fetch("/mcp", { method: "POST", headers: Object.fromEntries(sent), body });
+    await expectError(response, status, code);
+  }
+  const put = await gateway.fetch("/mcp", { method: "PUT", headers: JSON_HEADERS, body });
+  await expectError(put, 405, -32001);
+});
+
 test("notifications and responses are accepted without a body", async () => {
   const session = await openSession(gateway);
   for (const message of [

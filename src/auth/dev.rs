@@ -14,6 +14,15 @@ pub struct DevMode {
 }
 
 impl DevMode {
+    /// Whether a credential is one of this mode's: a bearer `dev:…`, or none where none is needed.
+    #[must_use]
+    pub fn claims(self, bearer: Option<&str>) -> bool {
+        match bearer {
+            Some(token) => token.starts_with("dev:"),
+            None => !self.require_token,
+        }
+    }
+
     /// The principal of a program.
     #[must_use]
     pub fn authenticate(self, authorization: Option<&str>) -> Outcome {
@@ -83,7 +92,7 @@ mod tests {
     fn purpose_of(header: &str) -> Option<(String, bool, Purpose)> {
         match (DevMode { require_token: true }).authenticate(Some(header)) {
             Outcome::Authenticated(p) => Some((format!("{}@{}", p.account, p.organization), p.admin, p.purpose)),
-            Outcome::Unauthorized { .. } | Outcome::Forbidden(_) => None,
+            Outcome::Unauthorized { .. } | Outcome::Forbidden(_) | Outcome::Unavailable(_) => None,
         }
     }
 

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// Depth of nesting that is written out; deeper is `unknown`.
-const DEPTH: usize = 8;
+/// Depths of nesting that are written out, the first at which the text is short enough; deeper is `unknown`.
+const DEPTHS: [usize; 6] = [8, 5, 4, 3, 2, 1];
+/// Types that are written: references to references multiply, and a text of that many is too long anyway.
+const MOST_TYPES: usize = 6_000;
 /// Characters of the whole text.
 const TEXT_LIMIT: usize = 12_000;
 /// Values of an enumeration that are written out.
@@ -12,10 +14,13 @@ const ENUM_LIMIT: usize = 40;
 /// A type as TypeScript text. References are written in place, a cycle becomes `unknown`.
 #[must_use]
 pub fn type_text(schema: &Value) -> String {
-    let mut writer = Writer { root: schema, open: Vec::new() };
-    let text = writer.write(schema, 0);
-    if text.len() <= TEXT_LIMIT {
-        return text;
+    let mut text = String::new();
+    for most in DEPTHS {
+        let mut writer = Writer { root: schema, open: Vec::new(), most, types: 0 };
+        text = writer.write(schema, 0);
+        if text.len() <= TEXT_LIMIT && writer.types <= MOST_TYPES {
+            return text;
+        }
     }
     let kept: String = text.chars().take(TEXT_LIMIT).collect();
     format!("{kept} /* … cut */")
@@ -24,6 +29,10 @@ pub fn type_text(schema: &Value) -> String {
 struct Writer<'a> {
     root: &'a Value,
     open: Vec<&'a str>,
+    /// The depth that is written out.
+    most: usize,
+    /// How many types were written.
+    types: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -31,7 +40,8 @@ impl<'a> Writer<'a> {
         let Value::Object(object) = schema else {
             return if schema == &Value::Bool(false) { "never" } else { "unknown" }.to_owned();
         };
-        if depth > DEPTH {
+        self.types += 1;
+        if depth > self.most || self.types > MOST_TYPES {
             return "unknown".to_owned();
         }
         if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
@@ -170,5 +180,18 @@ mod tests {
     fn a_cycle_ends() {
         let schema = json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}});
         assert_eq!(type_text(&schema), "{ next?: unknown }");
+    }
+
+    #[test]
+    fn a_large_type_is_written_less_deep_rather_than_cut() {
+        // Each of twelve types refers to all others: written out it would be larger than memory.
+        let properties: Map<String, Value> =
+            (0..12).map(|n| (format!("p{n}"), json!({"$ref": format!("#/$defs/t{n}")}))).collect();
+        let definitions: Map<String, Value> =
+            (0..12).map(|n| (format!("t{n}"), json!({"type": "object", "properties": properties}))).collect();
+        let text = type_text(&json!({"type": "object", "properties": properties, "$defs": definitions}));
+        assert!(text.len() < TEXT_LIMIT, "{}", text.len());
+        assert!(text.starts_with("{ p0?: { p0?: unknown; p1?: unknown") && text.ends_with(" }"), "{text}");
+        assert!(text.contains("p11?: {"));
     }
 }

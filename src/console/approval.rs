@@ -285,9 +285,10 @@ pub fn decision_view(decision: &Decision) -> DecisionView {
 
 fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemView {
     let question = question_in(execution, pause, call);
-    // The tool that asked may be gone with the object that it asked.
-    let deaf = call.status == CallStatus::Sent && !execution.asks(call);
-    let state = if deaf { ItemState::Sent } else { item_state(call) };
+    let state = item_state(call);
+    // The tool that asked is gone with the object that it asked.
+    let is_gone = state == ItemState::Waiting && call.status == CallStatus::Sent && !execution.asks(call);
+    let state = if is_gone { ItemState::Sent } else { state };
     let decision = match question {
         Some(question) => question.decision.as_ref(),
         None => call.decision.as_ref(),

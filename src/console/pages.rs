@@ -6,6 +6,7 @@
 
 mod approval;
 mod assets;
+mod consent;
 mod history;
 mod json;
 mod markup;
@@ -17,6 +18,7 @@ use askama::Template;
 
 pub use approval::{Notice, approval_page, bad_answer_page, conflict_page};
 pub use assets::{Asset, asset, page_headers};
+pub use consent::{Consent, consent_headers, consent_page};
 pub use history::history_page;
 use markup::{Html, inline};
 
@@ -71,6 +73,32 @@ struct SignInTemplate<'a> {
 #[must_use]
 pub fn sign_in_page(current: &str, return_to: &str, problem: Option<&str>) -> String {
     render(&SignInTemplate { frame: Frame::new(None), current, return_to: local_path(return_to), problem })
+}
+
+#[derive(Template)]
+#[template(path = "owner.html")]
+struct OwnerTemplate<'a> {
+    frame: Frame,
+    return_to: &'a str,
+    problem: Option<&'a str>,
+}
+
+/// The owner's sign-in: a form that posts `passphrase` and `return_to` to `/sign-in`.
+#[must_use]
+pub fn owner_page(return_to: &str, problem: Option<&str>) -> String {
+    render(&OwnerTemplate { frame: Frame::new(None), return_to: local_path(return_to), problem })
+}
+
+#[derive(Template)]
+#[template(path = "sign_out.html")]
+struct SignOutTemplate {
+    frame: Frame,
+}
+
+/// Asks whether to sign out: a link alone must not do it, because any page could have one.
+#[must_use]
+pub fn sign_out_page() -> String {
+    render(&SignOutTemplate { frame: Frame::new(None) })
 }
 
 /// The path when it leads to a page of this gateway, else `/`: a link must not send a person who signed in elsewhere.

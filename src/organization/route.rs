@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::cursor::{Page, decode, parse_number, parse_page};
 use super::fault::Fault;
+use super::keys::{NewKey, parse_new_key};
 use super::slug::{check_source, is_source, is_toolkit};
 use super::source::parse_confirm;
 use super::toolkit::{Toolkit, parse_policies};
+use crate::auth::api_key::is_key_id;
 use crate::policy::Rule;
 
 /// Hits of a search, by default and at most.
@@ -60,6 +62,12 @@ pub enum Operation {
     ReadTool(String),
     /// A page of the audit log, newest first.
     ListAudit(Page),
+    /// A page of the API keys, without their secrets.
+    ListKeys(Page),
+    /// An API key is made.
+    CreateKey(NewKey),
+    /// An API key is revoked.
+    DeleteKey(String),
 }
 
 /// Which tools are looked for.
@@ -89,6 +97,7 @@ impl Operation {
                 | Self::FindTools(_)
                 | Self::ReadTool(_)
                 | Self::ListAudit(_)
+                | Self::ListKeys(_)
         )
     }
 }
@@ -96,7 +105,7 @@ impl Operation {
 /// Whether a path is one of this API's.
 #[must_use]
 pub fn is_route(path: &str) -> bool {
-    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit"))
+    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys"))
 }
 
 /// Reads a request.
@@ -140,6 +149,12 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
+        (["keys"], "GET") => Ok(Operation::ListKeys(parse_page("keys", query)?)),
+        (["keys"], "POST") => Ok(Operation::CreateKey(parse_new_key(&call.body)?)),
+        (["keys"], _) => Err(Fault::method("GET, POST")),
+        (["keys", id], "DELETE") if is_key_id(id) => Ok(Operation::DeleteKey((*id).to_owned())),
+        (["keys", _], "DELETE") => Err(Fault::missing("key with that id")),
+        (["keys", _], _) => Err(Fault::method("DELETE")),
         (["sources" | "toolkits" | "tools" | "audit"] | ["tools", _], _) => Err(Fault::method("GET")),
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }

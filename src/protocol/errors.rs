@@ -47,6 +47,20 @@ impl WireError {
         Self::new(403, -32_001, message)
     }
 
+    /// Keys of an issuer or the directory could not be read. No session ends because of it.
+    #[must_use]
+    pub fn authentication_unavailable() -> Self {
+        let message = "Authentication temporarily unavailable - please retry";
+        Self { retry_after: Some(2), ..Self::new(503, -32_001, message) }
+    }
+
+    /// More of something than is served in a minute.
+    #[must_use]
+    pub fn too_many(what: &str, seconds: u32) -> Self {
+        let message = format!("Too many {what}; try again in {seconds} s");
+        Self { retry_after: Some(seconds), ..Self::new(429, -32_000, message) }
+    }
+
     /// The credential is for something else than what was asked.
     #[must_use]
     pub fn not_the_owner() -> Self {

@@ -76,6 +76,8 @@ pub enum Termination {
     Deleted,
     /// Nobody used it for the idle timeout.
     Idle,
+    /// Its owner has no access to the organization any more.
+    AccessLost,
 }
 
 #[cfg(test)]

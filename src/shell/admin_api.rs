@@ -4,18 +4,20 @@ use std::rc::Rc;
 
 use worker::{Env, Request, Response, ResponseBuilder};
 
-use super::approval_api::{cookie, from_own_page};
+use super::approval_api::from_own_page;
+use super::authentication::{self, has_browser_cookie, person, program};
 use super::entry::{Edge, api_error};
 use super::http::{BodyError, DRAINED_BYTES, header, json_response, read_body};
 use super::import::Importing;
 use super::organization as organization_object;
 use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
-use crate::auth::{Outcome, Principal, Purpose};
+use crate::auth::Principal;
 use crate::config::Settings;
 use crate::internal::{AdminAnswer, AdminQuestion, VERSION};
 use crate::organization;
 use crate::organization::fault::Fault;
+use crate::organization::keys::{is_key_route, parse_new_key};
 use crate::organization::route::{AdminCall, Operation, is_route, parse_call};
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::is_json;
@@ -43,7 +45,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
         return api_error(&WireError::no_such_route());
     }
     let method = request.method().to_string();
-    let principal = match administrator(&request, edge, matches!(method.as_str(), "GET" | "HEAD")) {
+    let principal = match administrator(&request, edge, matches!(method.as_str(), "GET" | "HEAD")).await {
         Ok(principal) => principal,
         Err(error) => {
             let response = api_error(&error)?;
@@ -64,6 +66,9 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     };
     let query = edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
     let call = AdminCall { method, path: path.to_owned(), query, body };
+    if let Err(fault) = check_key_maker(edge, &principal, &call) {
+        return refuse(&fault);
+    }
     let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, is_tool: false };
     let answer = match perform(&asks, call).await {
         Ok(answer) => answer,
@@ -94,6 +99,9 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Ok(operation) => operation,
         Err(fault) => return Ok(AdminAnswer::fault(&fault)),
     };
+    if asks.is_tool && is_key_route(&call.path) {
+        return Ok(AdminAnswer::fault(&Fault::new(403, "Keys are not made, listed or revoked by tools.")));
+    }
     let name = asks.principal.organization.as_str();
     let reads = operation.reads();
     #[expect(clippy::wildcard_enum_match_arm, reason = "what is not an import is the organization object's")]
@@ -101,50 +109,59 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
         _ => {
-            let question = AdminQuestion { version: VERSION, by: asks.principal.account.clone(), call };
+            let (by, organization) = (asks.principal.account.clone(), name.to_owned());
+            let question = AdminQuestion { version: VERSION, by, organization, call };
             organization_object::administer(asks.env, name, &question).await?
         }
     };
     if !reads {
         // Sessions in this isolate need not wait for their five seconds.
         organization_object::catalog_changed(name);
+        authentication::forget_all();
         log("admin_change", serde_json::json!({ "organization": name, "status": answer.status }));
     }
     Ok(answer)
 }
 
-/// Who may administer: an account with the role, by its bearer or, for the gateway's own pages, in a browser.
-fn administrator(request: &Request, edge: &Edge<'_>, reads: bool) -> Result<Principal, WireError> {
-    let role = "The administration API needs an account with the role admin.";
+/// Who may administer: an account with the role, by its credential or, for the gateway's own pages, in a browser.
+async fn administrator(request: &Request, edge: &Edge<'_>, reads: bool) -> Result<Principal, WireError> {
+    let headers = request.headers();
     // A foreign page must not reach it through anybody's browser or machine.
-    if header(request.headers(), "origin").is_some() && !from_own_page(request, edge) {
+    if header(headers, "origin").is_some() && !from_own_page(request, edge) {
         return Err(WireError::origin_not_allowed());
     }
-    let principal = match header(request.headers(), "authorization") {
-        Some(authorization) => match edge.settings.dev.authenticate(Some(&authorization)) {
-            Outcome::Authenticated(principal) => principal,
-            Outcome::Unauthorized { .. } => return Err(WireError::unauthorized()),
-            Outcome::Forbidden(message) => return Err(WireError::forbidden(message)),
-        },
-        None if cookie(request).is_some() || from_own_page(request, edge) => {
-            if edge.settings.dev.require_token && cookie(request).is_none() {
-                return Err(WireError::unauthorized());
-            }
-            if !reads && !from_own_page(request, edge) {
-                return Err(WireError::forbidden("A change from a browser has to come from the gateway's own page."));
-            }
-            edge.settings.dev.person(cookie(request).as_deref())
+    let is_browsers =
+        header(headers, "authorization").is_none() && (has_browser_cookie(headers) || from_own_page(request, edge));
+    let principal = if is_browsers {
+        let person = person(edge, headers).await.map_err(|refusal| refusal.error())?;
+        if !reads && !from_own_page(request, edge) {
+            return Err(WireError::forbidden("A change from a browser has to come from the gateway's own page."));
         }
-        None => match edge.settings.dev.authenticate(None) {
-            Outcome::Authenticated(principal) => principal,
-            Outcome::Unauthorized { .. } => return Err(WireError::unauthorized()),
-            Outcome::Forbidden(message) => return Err(WireError::forbidden(message)),
-        },
+        person
+    } else {
+        program(edge, headers).await.map_err(|refusal| refusal.error())?
     };
-    if !principal.admin || principal.purpose == Purpose::Approve {
-        return Err(WireError::forbidden(role));
+    if !principal.administers() {
+        return Err(WireError::forbidden("The administration API needs an account with the role admin."));
     }
     Ok(principal)
+}
+
+/// Whether a principal may make the key that it asks for. Whatever is wrong with the request itself is said where it is read.
+fn check_key_maker(edge: &Edge<'_>, principal: &Principal, call: &AdminCall) -> Result<(), Fault> {
+    if !is_key_route(&call.path) || call.method != "POST" {
+        return Ok(());
+    }
+    if !edge.settings.auth.has_keys() {
+        return Err(Fault::new(409, "This gateway takes no API keys: AUTH_MODE does not have \"keys\"."));
+    }
+    match parse_new_key(&call.body) {
+        Ok(asked) if !principal.may_make_key_for(asked.purpose) => Err(Fault::new(
+            403,
+            "A key that decides or administers is made in a browser, or with a key that has the purpose admin: an agent can read the credential that it calls tools with.",
+        )),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 async fn read_text(request: &mut Request, limit: usize) -> Result<String, Fault> {

@@ -1,13 +1,14 @@
 //! The approval API, for programs that hold an `approve` credential and for the page's own script.
 
 use serde_json::{Map, Value, json};
-use worker::{Method, Request, Response, ResponseBuilder};
+use worker::{Headers, Method, Request, Response, ResponseBuilder};
 
+use super::authentication::{ACCESS_HEADER, has_browser_cookie, person, program};
 use super::entry::{Edge, api_error, context_of};
 use super::http::{header, json_response, read_body};
 use super::mcp_edge::{ask_session, session_stub};
 use crate::approval::Verdict;
-use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose};
+use crate::auth::{Principal, Purpose};
 use crate::console::approval::{ApprovalView, ItemState, PauseState};
 use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation, StopRequest};
 use crate::protocol::errors::WireError;
@@ -29,7 +30,7 @@ pub(super) async fn read(
     if !matches!(request.method(), Method::Get | Method::Head) {
         return method_not_allowed("GET");
     }
-    let principal = match who_reads(request, edge) {
+    let principal = match who_reads(request, edge).await {
         Ok(principal) => principal,
         Err(error) => return refuse(&error),
     };
@@ -46,7 +47,7 @@ pub(super) async fn history(request: &Request, edge: &Edge<'_>, session: &str) -
     if !matches!(request.method(), Method::Get | Method::Head) {
         return method_not_allowed("GET");
     }
-    let principal = match who_reads(request, edge) {
+    let principal = match who_reads(request, edge).await {
         Ok(principal) => principal,
         Err(error) => return refuse(&error),
     };
@@ -66,7 +67,7 @@ pub(super) async fn decide(
     if request.method() != Method::Post {
         return method_not_allowed("POST");
     }
-    let principal = match who_decides(&request, edge) {
+    let principal = match who_decides(&request, edge).await {
         Ok(principal) => principal,
         Err(error) => return refuse(&error),
     };
@@ -286,54 +287,52 @@ fn error_of(status: u16, retry_after: Option<&str>, body: &Value) -> WireError {
     }
 }
 
+/// Why a credential that is not for deciding does not decide.
+const DOES_NOT_DECIDE: &str =
+    "This credential calls tools; it does not decide. Use the approval page, or a credential with the purpose approve.";
+
 /// Who may see: the person in a browser, or an `approve` credential. The agent's bearer may not.
-fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
-    match header(request.headers(), "authorization") {
-        Some(authorization) => approver(edge, &authorization),
-        None if edge.settings.dev.require_token && cookie(request).is_none() => Err(WireError::unauthorized()),
-        None => Ok(edge.settings.dev.person(cookie(request).as_deref())),
+async fn who_reads(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    let headers = request.headers();
+    if is_programs(headers) {
+        return approver(edge, headers).await;
     }
+    person(edge, headers).await.map_err(|refusal| refusal.error())
 }
 
 /// Who may decide: an `approve` credential, or a person whose browser says that the request comes
 /// from the gateway's own page. A request without either could be the agent's.
-pub(super) fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
-    match header(request.headers(), "authorization") {
-        Some(authorization) => approver(edge, &authorization),
-        None if from_own_page(request, edge) && (!edge.settings.dev.require_token || cookie(request).is_some()) => {
-            Ok(edge.settings.dev.person(cookie(request).as_deref()))
-        }
-        None if edge.settings.dev.require_token => Err(WireError::unauthorized()),
-        None => Err(WireError::forbidden(
-            "A decision needs a person on the approval page (same-origin POST) or a credential with the purpose approve.",
-        )),
+async fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    let headers = request.headers();
+    if is_programs(headers) {
+        return approver(edge, headers).await;
     }
+    let person = person(edge, headers).await.map_err(|refusal| refusal.error())?;
+    if from_own_page(request, edge) {
+        return Ok(person);
+    }
+    Err(WireError::forbidden(
+        "A decision needs a person on the approval page (same-origin POST) or a credential with the purpose approve.",
+    ))
 }
 
-fn approver(edge: &Edge<'_>, authorization: &str) -> Result<Principal, WireError> {
-    match edge.settings.dev.authenticate(Some(authorization)) {
-        Outcome::Authenticated(principal) if principal.purpose == Purpose::Approve => Ok(principal),
-        Outcome::Authenticated(_) => Err(WireError::forbidden(
-            "This credential calls tools; it does not decide. Use the approval page, or a credential with the purpose approve.",
-        )),
-        Outcome::Unauthorized { .. } => Err(WireError::unauthorized()),
-        Outcome::Forbidden(message) => Err(WireError::forbidden(message)),
+/// Whether a program sent a request. Cloudflare Access vouches for both, in the same header; only a browser has cookies.
+fn is_programs(headers: &Headers) -> bool {
+    header(headers, "authorization").is_some()
+        || header(headers, ACCESS_HEADER).is_some() && !has_browser_cookie(headers)
+}
+
+async fn approver(edge: &Edge<'_>, headers: &Headers) -> Result<Principal, WireError> {
+    let principal = program(edge, headers).await.map_err(|refusal| refusal.error())?;
+    match principal.purpose {
+        Purpose::Approve => Ok(principal),
+        Purpose::Mcp | Purpose::Admin | Purpose::Browser => Err(WireError::forbidden(DOES_NOT_DECIDE)),
     }
 }
 
 /// Whether the browser says that a request comes from one of the gateway's own pages: cross-site requests end here.
 pub(super) fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
     header(request.headers(), "origin").is_some_and(|origin| origin == edge.origin)
-}
-
-/// The account a person signed in with.
-pub(super) fn cookie(request: &Request) -> Option<String> {
-    let header = header(request.headers(), "cookie")?;
-    header
-        .split(';')
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == DEV_COOKIE)
-        .map(|(_, value)| value.to_owned())
 }
 
 fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {

@@ -9,15 +9,18 @@ use futures_util::FutureExt;
 use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
+use super::authentication::{self, Presented, program};
 use super::clock::now;
 use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
-use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, resource_path};
+use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_path};
+use super::oauth;
 use super::organization;
 use super::pages;
 use super::telemetry::{log, log_error};
-use crate::auth::{Outcome, Principal};
+use crate::auth::Principal;
 use crate::config::Settings;
 use crate::internal::{Asked, Context, Operation};
+use crate::oauth::SCOPE;
 use crate::protocol::cors::{is_loopback, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::text::bounded;
@@ -38,8 +41,13 @@ fn start() {
 pub fn quick(description: String, env: &Env) -> Option<String> {
     let incoming = Incoming::parse(description);
     let url = parse_url(incoming.url()).ok().filter(|url| url.path() == "/mcp")?;
-    let edge = edge(&incoming, url, env).ok()?;
-    match decide(&incoming, &edge, DEFAULT_RESOURCE) {
+    let edge = edge(&incoming, url, env, None).ok()?;
+    if !matches!(refuse_early(&incoming, &edge), Ok(None)) {
+        return None;
+    }
+    // Whoever was not seen a moment ago goes the slow way, where signatures and keys are looked at.
+    let principal = authentication::known(&edge.settings, Presented::of(&incoming, &edge.origin, DEFAULT_RESOURCE))?;
+    match decide(&incoming, &edge, DEFAULT_RESOURCE, principal) {
         Ok(Next::Forward(context, id)) if context.asked.held => Some(handed_on(id, &context)),
         Ok(Next::Answer(_) | Next::Open(..) | Next::Forward(..)) | Err(_) => None,
     }
@@ -69,13 +77,16 @@ pub fn settle(
 }
 
 #[event(fetch)]
-async fn fetch(request: web_sys::Request, env: Env, _context: worker::Context) -> worker::Result<web_sys::Response> {
+async fn fetch(request: web_sys::Request, env: Env, context: worker::Context) -> worker::Result<web_sys::Response> {
     let started = now();
+    // They say which headers are read. What is wrong with them is said below, in the answer.
+    let _ = load_settings(&env);
     let incoming = Incoming::read(&request)?;
     let url = parse_url(incoming.url())?;
     let is_mcp = is_mcp(&url);
     let internal = |reason: &str| refusal(is_mcp, &WireError::internal(&correlation(reason)));
-    let response = match AssertUnwindSafe(route(request, &incoming, Rc::clone(&url), &env)).catch_unwind().await {
+    let routed = route(request, &incoming, Rc::clone(&url), &env, &context);
+    let response = match AssertUnwindSafe(routed).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => internal(&error.to_string())?,
         Err(_) => internal("panic")?,
@@ -145,6 +156,8 @@ fn refusal(is_mcp: bool, error: &WireError) -> worker::Result<web_sys::Response>
 /// What every handler at the edge knows.
 pub(super) struct Edge<'a> {
     pub(super) env: &'a Env,
+    /// For what goes on after the answer.
+    pub(super) context: Option<&'a worker::Context>,
     pub(super) settings: Rc<Settings>,
     /// The request's URL.
     pub(super) url: Rc<Address>,
@@ -153,18 +166,23 @@ pub(super) struct Edge<'a> {
 }
 
 /// What every handler needs, or why nothing is served.
-fn edge<'a>(incoming: &Incoming, url: Rc<Address>, env: &'a Env) -> Result<Edge<'a>, WireError> {
+fn edge<'a>(
+    incoming: &Incoming,
+    url: Rc<Address>,
+    env: &'a Env,
+    context: Option<&'a worker::Context>,
+) -> Result<Edge<'a>, WireError> {
     let settings =
         load_settings(env).map_err(|error| WireError { message: error.to_string(), ..WireError::internal("") })?;
     // Development mode believes every name: only this machine may use it, and nothing that came
     // through the platform's edge.
-    if !url.is_loopback || incoming.header("cf-ray").is_some() {
+    if settings.auth.dev().is_some() && (!url.is_loopback || incoming.header("cf-ray").is_some()) {
         let message =
             "This gateway runs in development mode (AUTH_MODE=dev), which answers on loopback addresses only.";
         return Err(WireError::forbidden(message));
     }
     let origin = settings.public_origin.clone().unwrap_or_else(|| url.origin.clone());
-    Ok(Edge { env, settings, url, origin })
+    Ok(Edge { env, context, settings, url, origin })
 }
 
 async fn route(
@@ -172,9 +190,10 @@ async fn route(
     incoming: &Incoming,
     url: Rc<Address>,
     env: &Env,
+    context: &worker::Context,
 ) -> worker::Result<web_sys::Response> {
     let is_mcp = is_mcp(&url);
-    let edge = match edge(incoming, url, env) {
+    let edge = match edge(incoming, url, env, Some(context)) {
         Ok(edge) => edge,
         Err(error) => {
             if error.status == 500 {
@@ -202,10 +221,15 @@ async fn route(
         [".well-known", "oauth-protected-resource", "mcp", "toolkits", slug] if is_slug(slug) => {
             resource_metadata(&request, &edge, slug)
         }
+        [".well-known", "oauth-authorization-server"] | ["oauth", ..] => {
+            authorization_server(request, &edge, &segments).await
+        }
         ["health"] => json_response(200, &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })),
-        ["demo", ..] => demo(request, &edge).await,
-        [""] => pages::home(&request, &edge),
-        ["sign-in"] => pages::sign_in(request, &edge).await,
+        ["demo", ..] if edge.settings.demo => demo(request, &edge).await,
+        [""] => pages::home(&request, &edge).await,
+        ["sign-in"] => authentication::sign_in(request, &edge).await,
+        ["sign-in", "callback"] => authentication::call_back(request, &edge).await,
+        ["sign-out"] => authentication::sign_out(&request, &edge),
         ["assets", ..] => pages::asset(&path),
         ["resume", execution] => pages::approval(request, &edge, execution).await,
         ["sessions", session] => pages::history(request, &edge, session).await,
@@ -249,6 +273,25 @@ pub(super) fn context_of(edge: &Edge<'_>, principal: Principal, resource: &str, 
     }
 }
 
+/// The routes of the gateway as an authorization server, where it is one.
+async fn authorization_server(request: Request, edge: &Edge<'_>, segments: &[&str]) -> worker::Result<Response> {
+    let Some(settings) = edge.settings.auth.oauth() else {
+        return api_error(&WireError::no_such_route());
+    };
+    let server = oauth::OAuth::new(edge, settings);
+    match segments {
+        [".well-known", _] => oauth::metadata(&request, edge),
+        ["oauth", "register"] => oauth::register(request, &server).await,
+        ["oauth", "token"] => oauth::token(request, &server).await,
+        ["oauth", "revoke"] => oauth::revoke(request, &server).await,
+        ["oauth", "authorize"] => match pages::person(&request, edge).await {
+            Ok(person) => oauth::authorize(request, &server, person).await,
+            Err(error) => pages::not_signed_in(&request, edge, &error),
+        },
+        _ => api_error(&WireError::no_such_route()),
+    }
+}
+
 // ---- small routes -------------------------------------------------------------------------------
 
 /// RFC 9728, section 2. `resource` is exactly the endpoint's URL.
@@ -256,30 +299,36 @@ fn resource_metadata(request: &Request, edge: &Edge<'_>, resource: &str) -> work
     if !matches!(request.method(), Method::Get | Method::Head | Method::Options) {
         return api_error(&WireError::method_not_allowed());
     }
-    let response = json_response(
-        200,
-        &json!({
-            "resource": format!("{}{}", edge.origin, resource_path(resource)),
-            "resource_name": "Countersign",
-            "bearer_methods_supported": ["header"],
-        }),
-    )?;
+    let mut metadata = json!({
+        "resource": format!("{}{}", edge.origin, resource_path(resource)),
+        "resource_name": "Countersign",
+        "bearer_methods_supported": ["header"],
+    });
+    let auth = &edge.settings.auth;
+    // The gateway first: every client can sign in there, whatever the issuer takes.
+    let own = auth.oauth().map(|_| edge.origin.as_str());
+    let servers: Vec<&str> = own.into_iter().chain(auth.oidc().map(|oidc| oidc.issuer.as_str())).collect();
+    if let Some(members) = metadata.as_object_mut().filter(|_| !servers.is_empty()) {
+        members.insert("authorization_servers".to_owned(), json!(servers));
+        if own.is_some() {
+            members.insert("scopes_supported".to_owned(), json!([SCOPE]));
+        }
+    }
+    let response = json_response(200, &metadata)?;
     response.headers().set("access-control-allow-origin", "*")?;
     Ok(response)
 }
 
 /// The demo API, for looking at it directly. Each organization has its own.
 async fn demo(request: Request, edge: &Edge<'_>) -> worker::Result<Response> {
-    match edge.settings.dev.authenticate(header(request.headers(), "authorization").as_deref()) {
-        // A foreign page must not reach it through the browser of whoever tries this out.
-        Outcome::Authenticated(_)
-            if header(request.headers(), "origin")
-                .is_some_and(|page| !origin_is_allowed(&page, &edge.origin, &edge.settings.allowed_origins)) =>
-        {
-            api_error(&WireError::origin_not_allowed())
-        }
-        Outcome::Authenticated(principal) => organization::demo(edge.env, &principal.organization, request).await,
-        Outcome::Unauthorized { .. } => api_error(&WireError::unauthorized()),
-        Outcome::Forbidden(message) => api_error(&WireError::forbidden(message)),
+    // A foreign page must not reach it through the browser of whoever tries this out.
+    if header(request.headers(), "origin")
+        .is_some_and(|page| !origin_is_allowed(&page, &edge.origin, &edge.settings.allowed_origins))
+    {
+        return api_error(&WireError::origin_not_allowed());
+    }
+    match program(edge, request.headers()).await {
+        Ok(principal) => organization::demo(edge.env, &principal.organization, request).await,
+        Err(refusal) => api_error(&refusal.error()),
     }
 }

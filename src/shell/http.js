@@ -14,6 +14,11 @@ const BY_METHOD = {
   OPTIONS: ["access-control-request-headers"],
 };
 
+/** Has `describe` tell of one more header. */
+export function alsoRead(name) {
+  if (!ALWAYS.includes(name)) ALWAYS.push(name);
+}
+
 /** Method, URL, and a line for each header that is there and that the gateway looks at. No header value has a line break. */
 export function describe({ method, url, headers }) {
   let text = `${method}\n${url}`;
@@ -60,6 +65,20 @@ export function forward(namespace, id, request, context, upgrade, hold) {
   if (upgrade) headers.upgrade = "websocket";
   const { url, method } = request;
   return send(stub, objectUrl(url), { method, headers, body: method === "POST" && !hold ? request.body : undefined }, hold ? request : undefined);
+}
+
+/** Reads a body and throws it away, up to `limit` bytes. It is refused already: whatever happens here changes nothing. */
+export async function drain({ body }, limit) {
+  try {
+    const reader = body.getReader();
+    for (let arrived = 0; arrived <= limit; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      arrived += value.byteLength;
+    }
+  } catch {
+    // The client is gone, or sends its body on after the answer.
+  }
 }
 
 /** The URL of a request to an object that stands for one with this URL. */

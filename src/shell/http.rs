@@ -8,6 +8,7 @@ use serde_json::json;
 use wasm_bindgen::prelude::*;
 use worker::{Env, Headers, Method, Request, RequestInit, Response, ResponseBuilder, Stub};
 
+use super::authentication::ACCESS_HEADER;
 use super::random::random_hex;
 use super::telemetry::log_error;
 use crate::config::{Settings, SettingsError, parse_settings};
@@ -22,6 +23,9 @@ extern "C" {
     #[wasm_bindgen(catch)]
     fn describe(request: &web_sys::Request) -> Result<String, JsValue>;
 
+    #[wasm_bindgen(catch, js_name = alsoRead)]
+    fn also_read(name: &str) -> Result<(), JsValue>;
+
     #[wasm_bindgen(catch)]
     fn forward(
         namespace: &JsValue,
@@ -31,6 +35,9 @@ extern "C" {
         upgrade: bool,
         hold: bool,
     ) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(js_name = drain, catch)]
+    fn read_and_forget(request: &web_sys::Request, limit: usize) -> Result<js_sys::Promise, JsValue>;
 
     type FailedCall;
 
@@ -149,6 +156,10 @@ pub(crate) fn load_settings(env: &Env) -> Result<Rc<Settings>, SettingsError> {
     }
     let settings = Rc::new(parse_settings(|name| env.var(name).ok().map(|value| value.to_string()))?);
     SETTINGS.set(Some(Rc::clone(&settings)));
+    // Each header that is read costs every request a little.
+    if settings.auth.access().is_some() && also_read(ACCESS_HEADER).is_err() {
+        log_error("mcp_settings_invalid", json!({ "reason": "the header of Cloudflare Access cannot be read" }));
+    }
     Ok(settings)
 }
 
@@ -209,12 +220,27 @@ pub(crate) const DRAINED_BYTES: usize = 32 << 20;
 /// outside of wasm, so that it can say which request failed.
 const SMALL_BODY: usize = 64 << 10;
 
+/// Reads the body of a request that is refused whatever it holds, up to [`DRAINED_BYTES`]: the platform closes a connection on which
+/// more than some 64 KiB are still on their way, and the client would never read why.
+pub(crate) async fn drain(request: &web_sys::Request, incoming: &Incoming) {
+    let length = incoming.header("content-length").and_then(|length| length.parse::<usize>().ok());
+    if request.body().is_none() || length.is_some_and(|length| length <= SMALL_BODY) {
+        return;
+    }
+    if let Ok(done) = read_and_forget(request, DRAINED_BYTES) {
+        // It never fails.
+        let _ = wasm_bindgen_futures::JsFuture::from(done).await;
+    }
+}
+
 /// Reads a body of at most `limit` bytes. Counts what arrives, whatever `Content-Length` says.
 pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     if request.inner().body().is_none() {
         return Ok(Vec::new());
     }
     let mut stream = request.stream().map_err(|_| BodyError::Broken)?;
+    let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<usize>().ok());
+    let declared = declared.filter(|length| *length <= limit);
     let mut bytes = Vec::new();
     let mut arrived = 0;
     while let Some(chunk) = stream.next().await {
@@ -226,6 +252,11 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
         if arrived > limit {
             bytes = Vec::new();
         } else {
+            // Whoever sent a quarter gets the whole at once: a vector that grows as it goes is up to three times as large for
+            // a moment, and wasm gives no memory back.
+            if let Some(rest) = declared.filter(|declared| arrived.saturating_mul(4) > *declared) {
+                bytes.reserve_exact(rest.saturating_sub(bytes.len()));
+            }
             bytes.extend_from_slice(&chunk);
         }
     }
@@ -275,7 +306,14 @@ pub(crate) struct Post {
 
 /// Reads a POST: content negotiation, size, JSON, JSON-RPC.
 pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Post, Refusal> {
-    let accepts = check_post(asked)?;
+    let accepts = match check_post(asked) {
+        Ok(accepts) => accepts,
+        Err(refusal) => {
+            // So that the client gets to read it, as with a body that is too large.
+            let _ = read_body(request, 0).await;
+            return Err(refusal);
+        }
+    };
     let bytes = if asked.held {
         request.bytes().await.map_err(|_| BodyError::Broken)
     } else {

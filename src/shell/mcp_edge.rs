@@ -1,13 +1,17 @@
 //! `/mcp` at the edge: everything that is decided before a session object is asked, in the order that clients rely on.
 
-use worker::{Env, Request, Response, ResponseBuilder, Stub};
+use worker::{Env, Headers, Request, Response, ResponseBuilder, Stub};
 
+use super::authentication::{self, Presented, Refusal};
 use super::entry::{Edge, context_of};
 use super::events::event_stream;
-use super::http::{Forwarded, Incoming, error_response, forward_to_session, mcp_response, own_request, read_post};
-use super::platform::{failure_response, first_call, platform_failure};
-use crate::auth::{Outcome, Purpose};
+use super::http::{
+    Forwarded, Incoming, drain, error_response, forward_to_session, mcp_response, own_request, read_post,
+};
+use super::platform::{failure_response, first_call, log_failure, platform_failure};
+use crate::auth::{Denial, Principal, Purpose};
 use crate::internal::{Context, Operation};
+use crate::oauth::SCOPE;
 use crate::protocol::cors::{self, origin_is_allowed};
 use crate::protocol::errors::WireError;
 use crate::protocol::jsonrpc::{RequestId, parse_body};
@@ -36,11 +40,35 @@ pub(super) async fn mcp(
     edge: &Edge<'_>,
     resource: &str,
 ) -> worker::Result<web_sys::Response> {
-    match decide(incoming, edge, resource)? {
-        Next::Answer(response) => Ok(response.into()),
+    match next_step(&request, incoming, edge, resource).await? {
+        Next::Answer(response) => {
+            drain(&request, incoming).await;
+            Ok(response.into())
+        }
         Next::Open(context, otherwise) => open(request, edge, context, otherwise).await,
         Next::Forward(context, id) => forward(request, incoming, edge, context, id).await,
     }
+}
+
+async fn next_step<'a>(
+    request: &web_sys::Request,
+    incoming: &'a Incoming,
+    edge: &Edge<'_>,
+    resource: &str,
+) -> worker::Result<Next<'a>> {
+    if let Some(response) = refuse_early(incoming, edge)? {
+        return Ok(Next::Answer(response));
+    }
+    // 4. Who asks.
+    let presented = Presented::of(incoming, &edge.origin, resource);
+    let principal = match authentication::known(&edge.settings, presented) {
+        Some(principal) => principal,
+        None => match authentication::authenticate(edge, presented, &Headers(request.headers())).await {
+            Ok(principal) => principal,
+            Err(refusal) => return refuse(&refusal, incoming, edge, resource).await.map(Next::Answer),
+        },
+    };
+    decide(incoming, edge, resource, principal)
 }
 
 /// What is done with a request.
@@ -53,8 +81,9 @@ pub(super) enum Next<'a> {
     Forward(Context, &'a str),
 }
 
-pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Next<'a>> {
-    let refuse = |error: &WireError| error_response(error, None).map(Next::Answer);
+/// What is answered before anybody is asked who it is.
+pub(super) fn refuse_early(incoming: &Incoming, edge: &Edge<'_>) -> worker::Result<Option<Response>> {
+    let refuse = |error: &WireError| error_response(error, None).map(Some);
     let method = incoming.method();
     // 1. Preflight, before authentication.
     if method == "OPTIONS" {
@@ -62,7 +91,7 @@ pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str
         for (name, value) in cors::preflight_headers(incoming.header("access-control-request-headers")) {
             builder = builder.with_header(name, &value)?;
         }
-        return Ok(Next::Answer(builder.empty()));
+        return Ok(Some(builder.empty()));
     }
     // 2. Methods.
     if !matches!(method, "GET" | "POST" | "DELETE") {
@@ -74,15 +103,28 @@ pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str
     {
         return refuse(&WireError::origin_not_allowed());
     }
-    // 4. Who asks.
-    let principal = match edge.settings.dev.authenticate(incoming.header("authorization")) {
-        Outcome::Authenticated(principal) => principal,
-        Outcome::Unauthorized { problem } => return unauthorized(edge, resource, problem).map(Next::Answer),
-        Outcome::Forbidden(message) => return refuse(&WireError::forbidden(message)),
-    };
-    if principal.purpose != Purpose::Mcp {
-        let message = "This credential decides on approvals; it cannot be used to call tools.";
-        return refuse(&WireError::forbidden(message));
+    Ok(None)
+}
+
+/// What is done for a principal.
+pub(super) fn decide<'a>(
+    incoming: &'a Incoming,
+    edge: &Edge<'_>,
+    resource: &str,
+    principal: Principal,
+) -> worker::Result<Next<'a>> {
+    let refuse = |error: &WireError| error_response(error, None).map(Next::Answer);
+    let method = incoming.method();
+    match principal.purpose {
+        Purpose::Mcp => {}
+        Purpose::Admin => {
+            let message = "This credential administers the gateway; it cannot be used to call tools.";
+            return refuse(&WireError::forbidden(message));
+        }
+        Purpose::Approve | Purpose::Browser => {
+            let message = "This credential decides on approvals; it cannot be used to call tools.";
+            return refuse(&WireError::forbidden(message));
+        }
     }
     // 5. Which session.
     let trace = Trace::read(|name| incoming.header(name).map(ToOwned::to_owned));
@@ -99,9 +141,48 @@ pub(super) fn decide<'a>(incoming: &'a Incoming, edge: &Edge<'_>, resource: &str
     })
 }
 
+/// Answers a request whose sender is not known, or has no access.
+async fn refuse(refusal: &Refusal, incoming: &Incoming, edge: &Edge<'_>, resource: &str) -> worker::Result<Response> {
+    match refusal {
+        Refusal::Unauthorized { problem } => return unauthorized(edge, resource, *problem),
+        Refusal::Forbidden(denial) => {
+            if let Some(id) = incoming.header("mcp-session-id") {
+                end_session(edge, id, denial).await;
+            }
+        }
+        // Nothing ends because of what cannot be told.
+        Refusal::Unavailable(_) | Refusal::TooMany { .. } => {}
+    }
+    error_response(&refusal.error(), None)
+}
+
+/// Access is definitely lost: the session that was named ends, if it is that account's. The answer is the same either way.
+async fn end_session(edge: &Edge<'_>, id: &str, denial: &Denial) {
+    let Some(stub) = session_stub(edge.env, id) else {
+        return;
+    };
+    let principal = Principal {
+        account: denial.account.clone(),
+        organization: denial.organization.clone().unwrap_or_default(),
+        admin: false,
+        purpose: Purpose::Mcp,
+    };
+    let context = context_of(edge, principal, "", Operation::AccessLost);
+    let told = match own_request("https://session.internal/", &context, "") {
+        Ok(request) => stub.fetch_with_request(request).await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = told {
+        log_failure("session/access-lost", &platform_failure(&error));
+    }
+}
+
 fn unauthorized(edge: &Edge<'_>, resource: &str, problem: Option<&str>) -> worker::Result<Response> {
     let metadata = format!("{}/.well-known/oauth-protected-resource{}", edge.origin, resource_path(resource));
     let mut challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+    if edge.settings.auth.oauth().is_some() {
+        challenge = format!("{challenge}, scope=\"{SCOPE}\"");
+    }
     if let Some(problem) = problem {
         challenge = format!("{challenge}, error=\"invalid_token\", error_description=\"{problem}\"");
     }
@@ -136,6 +217,9 @@ async fn open(
     let id = post.message.request_id().cloned();
     if !post.message.is_initialize() {
         return refuse(&otherwise, id.as_ref());
+    }
+    if let Err(error) = authentication::count_session(&edge.settings, &context.principal) {
+        return refuse(&error, id.as_ref());
     }
     let context = Context { operation: Operation::Open, ..context };
     let body = String::from_utf8_lossy(&post.bytes);

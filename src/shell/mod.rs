@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod approval_api;
+mod authentication;
 mod clock;
 mod entry;
 mod events;
@@ -10,6 +11,7 @@ mod import;
 mod invoke;
 mod mcp_edge;
 mod notify;
+mod oauth;
 mod organization;
 mod outbound;
 mod pages;

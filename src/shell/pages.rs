@@ -3,42 +3,53 @@
 use worker::{Method, Request, Response, ResponseBuilder};
 
 use super::approval_api::{
-    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, cookie, from_own_page, load, load_history, problem_text,
-    send_decision, send_stop,
+    DECISION_LIMIT, REASON_LIMIT, Sent, Stopped, from_own_page, load, load_history, problem_text, send_decision, send_stop,
 };
+use super::authentication;
 use super::entry::{Edge, api_error};
 use super::http::{header, read_body};
 use super::sandbox::loader;
 use crate::approval::Verdict;
-use crate::auth::{DEV_COOKIE, Outcome, Principal, Purpose, parse_dev_account};
+use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
 use crate::console::pages as html;
 use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, SentField};
 use crate::protocol::errors::WireError;
 
-fn page(status: u16, body: String) -> worker::Result<Response> {
+pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::page_headers())
+}
+
+/// A page that may have been opened by a client's page, which waits for it as its opener: a sign-in.
+pub(super) fn plain_page(status: u16, body: String) -> worker::Result<Response> {
+    from_page(status, body, &html::consent_headers(""))
+}
+
+/// A page with headers of its own.
+pub(super) fn from_page(status: u16, body: String, headers: &[(&'static str, String)]) -> worker::Result<Response> {
     let mut builder = ResponseBuilder::new().with_status(status);
-    for (name, value) in html::page_headers() {
-        builder = builder.with_header(name, &value)?;
+    for (name, value) in headers {
+        builder = builder.with_header(name, value)?;
     }
     Ok(builder.fixed(body.into_bytes()))
 }
 
-fn message(status: u16, title: &str, text: &str) -> worker::Result<Response> {
+pub(super) fn message(status: u16, title: &str, text: &str) -> worker::Result<Response> {
     page(status, html::message_page(title, text, status))
 }
 
-fn error_page(error: &WireError) -> worker::Result<Response> {
+pub(super) fn error_page(error: &WireError) -> worker::Result<Response> {
     let title = match error.status {
         400 => "That cannot be done",
         401 => "Sign in first",
         403 => "Not yours to decide",
+        429 => "Too many attempts",
         404 => "Not here",
         _ => "Try again in a moment",
     };
     message(error.status, title, &error.message)
 }
 
-fn redirect(to: &str) -> worker::Result<Response> {
+pub(super) fn redirect(to: &str) -> worker::Result<Response> {
     Ok(ResponseBuilder::new()
         .with_status(303)
         .with_header("location", to)?
@@ -48,17 +59,26 @@ fn redirect(to: &str) -> worker::Result<Response> {
 }
 
 /// The person in the browser. A bearer on a page is a program's, and a program does not decide here.
-fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
-    match header(request.headers(), "authorization") {
-        None => Ok(edge.settings.dev.person(cookie(request).as_deref())),
-        Some(authorization) => match edge.settings.dev.authenticate(Some(&authorization)) {
-            Outcome::Authenticated(principal) if principal.purpose == Purpose::Approve => Ok(principal),
-            Outcome::Authenticated(_) | Outcome::Forbidden(_) => {
-                Err(WireError::forbidden("This credential calls tools; it does not see or decide approvals."))
-            }
-            Outcome::Unauthorized { .. } => Err(WireError::unauthorized()),
-        },
+pub(super) async fn person(request: &Request, edge: &Edge<'_>) -> Result<Principal, WireError> {
+    if header(request.headers(), "authorization").is_none() {
+        return authentication::person(edge, request.headers()).await.map_err(|refusal| refusal.error());
     }
+    match authentication::program(edge, request.headers()).await {
+        Ok(principal) if principal.purpose == Purpose::Approve => Ok(principal),
+        Ok(_) => Err(WireError::forbidden("This credential calls tools; it does not see or decide approvals.")),
+        Err(refusal) => Err(refusal.error()),
+    }
+}
+
+/// Nobody is signed in: the way there for somebody who wants to see a page, which comes back to it.
+pub(super) fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireError) -> worker::Result<Response> {
+    if error.status != 401 || request.method() != Method::Get || header(request.headers(), "authorization").is_some() {
+        return error_page(error);
+    }
+    let query = edge.url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let here = format!("{}{query}", edge.url.path());
+    let return_to: String = url::form_urlencoded::byte_serialize(here.as_bytes()).collect();
+    redirect(&format!("/sign-in?return_to={return_to}"))
 }
 
 fn name_of(person: &Principal) -> String {
@@ -66,13 +86,13 @@ fn name_of(person: &Principal) -> String {
 }
 
 /// `GET /`
-pub(super) fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
+pub(super) async fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
     if !matches!(request.method(), Method::Get | Method::Head) {
         return api_error(&WireError::method_not_allowed());
     }
-    match person(request, edge) {
+    match person(request, edge).await {
         Ok(person) => page(200, html::home_page(&edge.origin, &name_of(&person), loader(edge.env).is_none())),
-        Err(error) => error_page(&error),
+        Err(error) => not_signed_in(request, edge, &error),
     }
 }
 
@@ -89,8 +109,11 @@ pub(super) fn asset(path: &str) -> worker::Result<Response> {
 }
 
 /// `GET` and `POST /sign-in`, in development mode.
-pub(super) async fn sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Result<Response> {
-    let current = name_of(&edge.settings.dev.person(cookie(&request).as_deref()));
+pub(super) async fn dev_sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Result<Response> {
+    let current = match authentication::person(edge, request.headers()).await {
+        Ok(person) => name_of(&person),
+        Err(_) => String::new(),
+    };
     if request.method() == Method::Get {
         let return_to = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
         return page(
@@ -126,9 +149,9 @@ pub(super) async fn sign_in(mut request: Request, edge: &Edge<'_>) -> worker::Re
 pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &str) -> worker::Result<Response> {
     let session = edge.url.query_pairs().find(|(name, _)| name == "mcp_session_id").map(|(_, id)| id.into_owned());
     let session = session.unwrap_or_default();
-    let person = match person(&request, edge) {
+    let person = match person(&request, edge).await {
         Ok(person) => person,
-        Err(error) => return error_page(&error),
+        Err(error) => return not_signed_in(&request, edge, &error),
     };
     let name = name_of(&person);
     match request.method() {
@@ -179,9 +202,9 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
 
 /// `GET` and `POST /sessions/<id>`: what the programs of a session did; the form stops one.
 pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str) -> worker::Result<Response> {
-    let person = match person(&request, edge) {
+    let person = match person(&request, edge).await {
         Ok(person) => person,
-        Err(error) => return error_page(&error),
+        Err(error) => return not_signed_in(&request, edge, &error),
     };
     let name = name_of(&person);
     match request.method() {
@@ -216,9 +239,9 @@ pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str
     }
 }
 
-type Fields = Vec<(String, String)>;
+pub(super) type Fields = Vec<(String, String)>;
 
-async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
+pub(super) async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     let kind = header(request.headers(), "content-type").unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(WireError::bad_request("The form was not sent as a form."));
@@ -227,7 +250,7 @@ async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
     Ok(url::form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
 }
 
-fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 

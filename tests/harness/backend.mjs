@@ -3,12 +3,12 @@
 import { createServer } from "node:http";
 
 /**
- * Starts one. `answer(request, response, seen)` answers; by default with `{"ok":true}`.
+ * Starts one, by default at any free port. `answer(request, response, seen)` answers; by default with `{"ok":true}`.
  *
  * It has `url`, `origin`, `seen` (each `{method, target, headers, raw, body}`: the target as on the request line, the headers by
  * their names in lower case, the raw ones as pairs, the body as a Buffer), `take()` (what was seen since, and forgets it), and `stop()`.
  */
-export async function startBackend(answer) {
+export async function startBackend(answer, port = 0) {
   const seen = [];
   const server = createServer(async (request, response) => {
     const chunks = [];
@@ -24,7 +24,7 @@ export async function startBackend(answer) {
     if (backend.answer) return backend.answer(request, response, one);
     response.writeHead(200, { "content-type": "application/json" }).end('{"ok":true}');
   });
-  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  await new Promise((ready) => server.listen(port, "127.0.0.1", ready));
   const url = `http://127.0.0.1:${server.address().port}`;
   const backend = {
     url,

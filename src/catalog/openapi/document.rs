@@ -102,7 +102,10 @@ pub(super) enum ReferenceError {
 pub(super) struct Document<'a> {
     pub(super) version: Version,
     root: Rc<Members<'a>>,
+    /// Where it came from.
     url: Option<&'a str>,
+    /// Where it says that it is (`$self`, `OpenAPI` 3.2).
+    own_url: Option<String>,
     indexes: RefCell<HashMap<String, Option<Rc<Members<'a>>>>>,
     parsed: RefCell<Parsed>,
 }
@@ -118,7 +121,9 @@ impl<'a> Document<'a> {
         let root: Members<'a> =
             serde_json::from_str(text).map_err(|error| ImportError::Unreadable { reason: error.to_string() })?;
         let version = read_version(&root)?;
-        Ok(Self { version, root: Rc::new(root), url, indexes: RefCell::default(), parsed: RefCell::default() })
+        let own_url = root.get("$self").and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let root = Rc::new(root);
+        Ok(Self { version, root, url, own_url, indexes: RefCell::default(), parsed: RefCell::default() })
     }
 
     /// A member of the root, as text.
@@ -135,7 +140,7 @@ impl<'a> Document<'a> {
     pub(super) fn pointer_of(&self, reference: &str) -> Result<String, ReferenceError> {
         let external = || ReferenceError::External(reference.to_owned());
         let (place, fragment) = reference.split_once('#').ok_or_else(external)?;
-        if !place.is_empty() && Some(place) != self.url {
+        if !place.is_empty() && Some(place) != self.url && Some(place) != self.own_url.as_deref() {
             return Err(external());
         }
         let pointer = percent_decoded(fragment);

@@ -89,11 +89,12 @@ pub(super) fn read_input(
             "querystring" => ParameterLocation::QueryString,
             "header" => ParameterLocation::Header,
             "cookie" => ParameterLocation::Cookie,
-            "body" if context.document.version == Version::V2 => {
+            // Documents of OpenAPI 3 that were Swagger once have these too.
+            "body" => {
                 body = Some(swagger_body(context, operation, &parameter));
                 continue;
             }
-            "formData" if context.document.version == Version::V2 => {
+            "formData" => {
                 form.retain(|known| known.get("name") != parameter.get("name"));
                 form.push(parameter);
                 continue;
@@ -124,12 +125,18 @@ pub(super) fn read_input(
         && let Some(stated) = operation.definition.get("requestBody")
     {
         let stated = context.document.resolved(stated.clone()).map_err(OperationError::Body)?;
-        body = Some(read_body(&stated)?);
+        body = Some(read_body(context, &stated)?);
     }
     if let Some(stated) = &body
         && matches!(operation.method, "GET" | "HEAD")
     {
-        if stated.required {
+        let schema = context.document.resolved(stated.schema.clone()).ok();
+        let is_needed = schema.is_none_or(|schema| {
+            let names = schema.get("required").and_then(Value::as_array).is_some_and(|names| !names.is_empty());
+            names || schema.get("properties").is_none()
+        });
+        // Documents require bodies in which nothing is required.
+        if stated.required && is_needed {
             return Err(OperationError::BodyNotPossible { method: operation.method.to_owned() });
         }
         notes.push(format!("the body is left out: a {} request cannot carry one", operation.method));
@@ -308,13 +315,19 @@ fn swagger_form(context: &Context<'_, '_>, operation: &Operation<'_>, fields: &[
     }
 }
 
-fn read_body(stated: &Value) -> Result<Body, OperationError> {
+fn read_body(context: &Context<'_, '_>, stated: &Value) -> Result<Body, OperationError> {
     let content = stated.get("content").and_then(Value::as_object).filter(|content| !content.is_empty());
     let content = content.ok_or(OperationError::BodyWithoutMediaType)?;
-    let media_type = best_media_type(content.keys().map(String::as_str).filter(|text| is_header_text(text)))
-        .ok_or(OperationError::BodyWithoutMediaType)?;
-    let media = content.get(media_type);
-    let part = |keyword: &str| media.and_then(|media| media.get(keyword));
+    let named = || content.keys().map(String::as_str).filter(|text| is_header_text(text));
+    // A reference since OpenAPI 3.2.
+    let media_of = |name: &str| context.document.resolved(content.get(name)?.clone()).ok();
+    // A file is a file only in multipart; where that is offered, it is used.
+    let with_files = named().find(|name| {
+        family_of(name) == MediaFamily::Multipart && media_of(name).is_some_and(|media| has_files(context, &media))
+    });
+    let media_type = with_files.or_else(|| best_media_type(named())).ok_or(OperationError::BodyWithoutMediaType)?;
+    let media = media_of(media_type);
+    let part = |keyword: &str| media.as_ref().and_then(|media| media.get(keyword));
     let schema = part("schema").cloned().unwrap_or_else(|| json!({}));
     let format = body_format(media_type, &schema);
     let schema = match (format, part("itemSchema")) {
@@ -328,6 +341,16 @@ fn read_body(stated: &Value) -> Result<Body, OperationError> {
         description: stated.get("description").and_then(Value::as_str).map(str::to_owned),
         schema,
         encoding: part("encoding").and_then(Value::as_object).cloned().unwrap_or_default(),
+    })
+}
+
+/// Whether a property of a media type's schema is a file, or a list of files.
+fn has_files(context: &Context<'_, '_>, media: &Value) -> bool {
+    let resolved = |schema: &Value| context.document.resolved(schema.clone()).ok();
+    let Some(schema) = media.get("schema").and_then(resolved) else { return false };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().filter_map(|(_, property)| resolved(property)).any(|property| {
+        is_binary(&property) || property.get("items").and_then(resolved).is_some_and(|items| is_binary(&items))
     })
 }
 
@@ -370,8 +393,9 @@ pub(super) fn is_binary(schema: &Value) -> bool {
             && text("contentMediaType").is_some_and(|media_type| family_of(media_type) == MediaFamily::Binary)
 }
 
-/// Adds the places of the path that no parameter describes, and drops path parameters that have no place.
-pub(super) fn add_undeclared_places(
+/// Gives each place of the path its parameter: adds those that no parameter describes, and drops path parameters that have
+/// no place.
+pub(super) fn match_places(
     path: &str,
     parameters: &mut Vec<Parameter>,
     notes: &mut Vec<String>,
@@ -379,6 +403,32 @@ pub(super) fn add_undeclared_places(
     let has_dots = || path.split(['/', '?', '#']).any(|segment| matches!(segment, "." | ".."));
     let places = places_of(path).filter(|_| !has_dots());
     let places = places.ok_or_else(|| OperationError::BrokenPath { path: path.to_owned() })?;
+    for place in &places {
+        let (name, takes_segments) = read_place(place);
+        let is_path = |known: &&mut Parameter| known.location == ParameterLocation::Path;
+        let mut of_path: Vec<&mut Parameter> = parameters.iter_mut().filter(is_path).collect();
+        let at = of_path.iter().position(|known| known.name == *place);
+        if let Some(known) = at.or_else(|| of_path.iter().position(|known| known.name == name)) {
+            if let Some(parameter) = of_path.get_mut(known) {
+                (*place).clone_into(&mut parameter.name);
+                parameter.allow_reserved |= takes_segments;
+            }
+            continue;
+        }
+        notes.push(format!("the path's {name:?} is not described; it takes a string"));
+        parameters.push(Parameter {
+            name: (*place).to_owned(),
+            location: ParameterLocation::Path,
+            required: true,
+            description: None,
+            deprecated: false,
+            schema: json!({ "type": "string" }),
+            style: ParameterStyle::Simple,
+            explode: false,
+            allow_reserved: takes_segments,
+            content_type: None,
+        });
+    }
     parameters.retain(|parameter| {
         let kept = parameter.location != ParameterLocation::Path || places.contains(&parameter.name.as_str());
         if !kept {
@@ -386,25 +436,26 @@ pub(super) fn add_undeclared_places(
         }
         kept
     });
-    for place in places {
-        let is_declared = |known: &Parameter| known.location == ParameterLocation::Path && known.name == place;
-        if !parameters.iter().any(is_declared) {
-            notes.push(format!("the path's {place:?} is not described; it takes a string"));
-            parameters.push(Parameter {
-                name: place.to_owned(),
-                location: ParameterLocation::Path,
-                required: true,
-                description: None,
-                deprecated: false,
-                schema: json!({ "type": "string" }),
-                style: ParameterStyle::Simple,
-                explode: false,
-                allow_reserved: false,
-                content_type: None,
-            });
-        }
-    }
     Ok(())
+}
+
+/// The name in a place, and whether several segments fit there. Documents have the operators of their frameworks: `{+name}`
+/// (RFC 6570, 3.2.3), `{name=projects/*}` (gRPC transcoding), `{proxy+}`, `{*rest}`, `{id:[0-9]+}`.
+pub(super) fn read_place(place: &str) -> (&str, bool) {
+    let bare = place.trim_start_matches(['+', '*', '#']);
+    let (name, has_pattern_of_segments) = match bare.split_once(['=', ':']) {
+        Some((name, pattern)) if bare.as_bytes().get(name.len()) == Some(&b'=') => {
+            (name, pattern == "**" || pattern.contains('/'))
+        }
+        Some((name, pattern)) => (name, pattern == "path" || pattern.starts_with(".*") || pattern.starts_with(".+")),
+        None => (bare, false),
+    };
+    let plain = name.trim_end_matches(['+', '*']);
+    if plain.is_empty() {
+        return (place, false);
+    }
+    let takes_segments = has_pattern_of_segments || bare.len() < place.len() || plain.len() < name.len();
+    (plain, takes_segments)
 }
 
 /// The names in `{…}`; `None` when one is empty or does not end.

@@ -431,6 +431,21 @@ fn find_operations<'a>(
             report.push(ReportEntry { operation: Some(path.to_owned()), action: ReportAction::Skipped, why });
         }
     }
+    // Keys that mean the same path: their operations could not be told apart, here or when the document is read again.
+    let mut known = HashSet::new();
+    let (mut found, mut ids): (Vec<Found<'a>>, Vec<Option<String>>) = (found.into_iter().zip(ids))
+        .filter(|(found, _)| {
+            let is_first = known.insert((found.method.clone(), Rc::clone(&found.path)));
+            if !is_first {
+                report.push(ReportEntry {
+                    operation: Some(format!("{} {}", found.method, found.path)),
+                    action: ReportAction::Skipped,
+                    why: "the document has it twice".to_owned(),
+                });
+            }
+            is_first
+        })
+        .unzip();
     if found.len() > options.limits.tools {
         for passed_over in found.drain(options.limits.tools..) {
             let Found { method, path, .. } = passed_over;
@@ -506,7 +521,7 @@ fn find_in_path<'a>(
         description: members.get("description"),
         referred: referred.clone(),
     });
-    let path: Rc<str> = if path.starts_with('/') { path.into() } else { format!("/{path}").into() };
+    let path: Rc<str> = wire_path(path).into();
     let mut add = |method: &str, definition: Definition<'a>| {
         let method = method.to_ascii_uppercase();
         // `fetch` refuses these two, and TRACE would send credentials back (Fetch, 2.2.1).
@@ -543,6 +558,23 @@ fn find_in_path<'a>(
         }
     }
     Ok(())
+}
+
+/// The path with a slash in front, and without `{?page,size}` (RFC 6570, 3.2.8): the parameters say what the query takes.
+fn wire_path(path: &str) -> String {
+    let mut written = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        written.push('/');
+    }
+    let mut rest = path;
+    while let Some(at) = rest.find("{?").into_iter().chain(rest.find("{&")).min() {
+        let (before, place) = rest.split_at(at);
+        let Some((_, after)) = place.split_once('}') else { break };
+        written.push_str(before);
+        rest = after;
+    }
+    written.push_str(rest);
+    written
 }
 
 /// Whether a method is a token (RFC 9110, 5.6.2); letters are enough here.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 
 use super::document::{Document, ReferenceError, Version};
-use super::input::{Body, MAX_PARAMETERS, Parameter, add_undeclared_places, is_binary, read_input, style_named};
+use super::input::{Body, MAX_PARAMETERS, Parameter, is_binary, match_places, read_input, read_place, style_named};
 use super::naming::ArgumentKeys;
 use super::output::read_answers;
 use super::{ImportLimits, ReportAction, ReportEntry};
@@ -84,7 +84,7 @@ pub(super) fn read_operation(
     }
     let mut notes = Vec::new();
     let (mut parameters, body) = read_input(context, operation, &mut notes)?;
-    add_undeclared_places(operation.path, &mut parameters, &mut notes)?;
+    match_places(operation.path, &mut parameters, &mut notes)?;
 
     let lookup = |reference: &str| look_up(context.document, reference);
     let mut input = Input {
@@ -172,7 +172,14 @@ pub(super) fn dialect(document: &Document<'_>) -> Dialect {
 }
 
 fn add_parameter(input: &mut Input<'_>, parameter: Parameter) -> ParameterBinding {
-    let key = input.keys.parameter(&parameter.name, parameter.location);
+    let name = match parameter.location {
+        ParameterLocation::Path => read_place(&parameter.name).0,
+        ParameterLocation::Query
+        | ParameterLocation::QueryString
+        | ParameterLocation::Header
+        | ParameterLocation::Cookie => &parameter.name,
+    };
+    let key = input.keys.parameter(name, parameter.location);
     let scoped = input.cleaner.scoped(parameter.schema);
     let mut schema = input.cleaner.clean(&scoped);
     describe(&mut schema, parameter.description.as_deref());

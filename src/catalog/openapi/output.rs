@@ -37,7 +37,10 @@ pub(super) fn read_answers(context: &Context<'_, '_>, definition: &Value) -> (Op
             stated
                 .into_iter()
                 .flatten()
-                .map(|(media_type, media)| (media_type.clone(), media.get("schema").cloned()))
+                .map(|(media_type, media)| {
+                    let media = context.document.resolved(media.clone()).ok();
+                    (media_type.clone(), media.and_then(|media| media.get("schema").cloned()))
+                })
                 .collect()
         };
         let Some(best) = best_media_type(media_types.iter().map(|(media_type, _)| media_type.as_str())) else {

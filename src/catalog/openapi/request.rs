@@ -149,10 +149,11 @@ fn join_url(base: &Url, path: &str, query: &[String]) -> Result<String, RequestE
 /// The path with its places filled in, and the query that some documents have in the path.
 fn write_path(binding: &HttpBinding, arguments: &Value) -> Result<(String, Vec<String>), RequestError> {
     // A fragment only tells operations of one path apart.
-    let template = binding.path_template.split('#').next().unwrap_or_default();
-    let (path, query) = template.split_once('?').unwrap_or((template, ""));
+    let template = split_outside(&binding.path_template, '#').next().unwrap_or_default();
+    let path = split_outside(template, '?').next().unwrap_or_default();
+    let query = template.get(path.len() + 1..).unwrap_or_default();
     let mut written = Vec::new();
-    for segment in path.split('/') {
+    for segment in split_outside(path, '/') {
         let (text, key) = write_segment(segment, binding, arguments)?;
         let is_dots = |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
         if text.split('/').any(is_dots) {
@@ -161,10 +162,23 @@ fn write_path(binding: &HttpBinding, arguments: &Value) -> Result<(String, Vec<S
         written.push(text);
     }
     let mut pairs = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+    for pair in split_outside(query, '&').filter(|pair| !pair.is_empty()) {
         pairs.push(write_segment(pair, binding, arguments)?.0);
     }
     Ok((written.join("/"), pairs))
+}
+
+/// The parts between separators, where those inside of `{…}` do not count.
+fn split_outside(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_inside = false;
+    text.split(move |character| {
+        match character {
+            '{' => is_inside = true,
+            '}' => is_inside = false,
+            _ => {}
+        }
+        character == separator && !is_inside
+    })
 }
 
 /// One segment, and the key of the last argument in it.

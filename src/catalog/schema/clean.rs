@@ -169,14 +169,15 @@ impl<'r> Cleaner<'r> {
     /// The properties of an object schema laid flat; `None` where it is something else, or alternatives.
     pub(crate) fn flattened(&mut self, scoped: &Scoped) -> Option<FlatObject> {
         let mut flat = FlatObject::default();
-        self.flatten_into(scoped, &mut flat, 0)?;
+        self.flatten_into(scoped, &mut flat, false, 0)?;
         let FlatObject { properties, required, left_out, .. } = &mut flat;
         properties.retain(|(name, _)| !left_out.contains(name));
         required.retain(|name| properties.iter().any(|(property, _)| property == name));
         Some(flat)
     }
 
-    fn flatten_into(&mut self, scoped: &Scoped, flat: &mut FlatObject, depth: usize) -> Option<()> {
+    /// `extended`: the object is a part of another, by `allOf`.
+    fn flatten_into(&mut self, scoped: &Scoped, flat: &mut FlatObject, extended: bool, depth: usize) -> Option<()> {
         if depth > REFERENCE_HOPS {
             return None;
         }
@@ -185,7 +186,7 @@ impl<'r> Cleaner<'r> {
             let (place, target) = self.look_up(reference, scoped.scope).ok()?;
             // A schema that is part of itself adds nothing the second time.
             if flat.through.insert(place) {
-                self.flatten_into(&target, flat, depth + 1)?;
+                self.flatten_into(&target, flat, extended, depth + 1)?;
             }
             if self.dialect == Dialect::OpenApi3_0 {
                 return Some(());
@@ -200,6 +201,8 @@ impl<'r> Cleaner<'r> {
                 "anyOf" | "oneOf" if is_about_required_only(value) => {}
                 "anyOf" | "oneOf" | "not" | "if" | "enum" | "const" | "items" | "$dynamicRef" => return None,
                 "patternProperties" => flat.open = true,
+                // Of a base type: the types that extend it have properties of their own.
+                "discriminator" if !extended => flat.open = true,
                 "additionalProperties" if *value != Value::Bool(false) => flat.open = true,
                 _ => {}
             }
@@ -207,9 +210,10 @@ impl<'r> Cleaner<'r> {
         if flat.description.is_none() {
             flat.description = schema.get("description").and_then(Value::as_str).map(str::to_owned);
         }
+        let is_alone = sole_member(&scoped.schema).is_some();
         for member in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             let member = self.scoped_within(Rc::new(member.clone()), scoped.scope);
-            self.flatten_into(&member, flat, depth + 1)?;
+            self.flatten_into(&member, flat, extended || !is_alone, depth + 1)?;
         }
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let property = self.scoped_within(Rc::new(property.clone()), scoped.scope);
@@ -573,7 +577,7 @@ impl<'r> Cleaner<'r> {
         let mut size = size_of(&schema);
         let mut shortened = size > limit;
         if shortened {
-            schema = shrunk(schema, limit);
+            schema = shrunk(schema, limit, self.direction);
             size = size_of(&schema);
         }
         let mut definitions = Map::new();
@@ -654,7 +658,7 @@ fn anything() -> Scoped {
 }
 
 /// The schema with everything below some depth left open, so that it fits.
-fn shrunk(schema: Map<String, Value>, limit: usize) -> Map<String, Value> {
+fn shrunk(schema: Map<String, Value>, limit: usize, direction: Direction) -> Map<String, Value> {
     for depth in (1..8).rev() {
         let mut candidate = schema.clone();
         cut_below(&mut candidate, depth);
@@ -671,6 +675,10 @@ fn shrunk(schema: Map<String, Value>, limit: usize) -> Map<String, Value> {
                 property.retain(|keyword, _| keyword == "type" || keyword == "items");
             }
         }
+    }
+    // Of an input every property has to be there to be set; of an answer the type is enough.
+    if direction == Direction::Output && size_of(&candidate) > limit {
+        candidate.retain(|keyword, _| keyword == "type" || keyword == "items" || keyword == "description");
     }
     candidate
 }

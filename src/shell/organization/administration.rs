@@ -47,6 +47,9 @@ impl OrganizationDurableObject {
             Operation::FindTools(query) => self.find_tools(&query),
             Operation::ReadTool(address) => self.read_tool(&address),
             Operation::ListAudit(page) => self.list_audit(&page),
+            Operation::ListKeys(page) => self.list_keys(&page),
+            Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
+            Operation::DeleteKey(id) => self.delete_key(by, &id),
             // Documents are read where sessions do not have to wait for it.
             Operation::PutSource(_) | Operation::RefreshSource(_) => {
                 Err(worker::Error::RustError("an import was sent to the organization's storage".to_owned()))

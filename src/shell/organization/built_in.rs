@@ -9,6 +9,7 @@ use crate::demo;
 use crate::internal::SourceRow;
 use crate::json::sha256_hex;
 use crate::organization;
+use crate::organization::keys::is_key_route;
 
 impl OrganizationDurableObject {
     pub(super) fn import_demo(&self) -> worker::Result<()> {
@@ -29,7 +30,10 @@ impl OrganizationDurableObject {
             ..SourceRow::default()
         };
         let is_tool = |tool: &Tool| match &tool.binding {
-            Binding::Http(http) => organization::route::is_route(http.path_template.trim_start_matches("/api/")),
+            Binding::Http(http) => {
+                let path = http.path_template.trim_start_matches("/api/");
+                organization::route::is_route(path) && !is_key_route(path)
+            }
             Binding::Mcp(_) => false,
         };
         self.import_built_in(&source, organization::DOCUMENT, is_tool)

@@ -8,7 +8,7 @@ use crate::catalog::tool::Tool;
 use crate::shell::http::load_settings;
 
 /// The layout that this release writes.
-const SCHEMA_VERSION: &str = "3";
+const SCHEMA_VERSION: &str = "4";
 
 /// Tables that every layout has in the same form.
 const TABLES: [&str; 4] = [
@@ -30,6 +30,13 @@ const LAYOUT_3: [&str; 9] = [
     "CREATE TABLE toolkit_tool (toolkit TEXT NOT NULL, address TEXT NOT NULL, PRIMARY KEY (toolkit, address)) WITHOUT ROWID",
     "CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, json TEXT NOT NULL)",
 ];
+/// What layout 4 has beyond them.
+const LAYOUT_4: [&str; 4] = [
+    "CREATE TABLE api_key (id TEXT PRIMARY KEY, hash TEXT NOT NULL, json TEXT NOT NULL, last_used INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE oauth_grant (id TEXT PRIMARY KEY, account TEXT NOT NULL, used_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX oauth_grant_account ON oauth_grant (account, used_at)",
+    "CREATE TABLE sign_in_try (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL)",
+];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
 
@@ -44,17 +51,21 @@ impl OrganizationDurableObject {
         match version.as_deref() {
             Some(SCHEMA_VERSION) => {}
             // The tables without their version: they were made by a step that was not stored whole.
-            None | Some("1" | "2") => self.in_transaction(|| self.bring_up_to_date(version.is_some()))?,
+            None | Some("1" | "2") => self.in_transaction(|| {
+                self.bring_up_to_date(version.is_some())?;
+                self.add_layout_4()
+            })?,
+            Some("3") => self.in_transaction(|| self.add_layout_4())?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
             }
         }
-        // Development mode is the only mode so far, and the demo belongs to it.
-        if load_settings(&self.env).is_ok() {
+        if load_settings(&self.env).is_ok_and(|settings| settings.demo) {
             self.import_demo()?;
         }
         self.import_own_api()?;
+        self.forget_old_imports()?;
         self.prepared.set(true);
         Ok(())
     }
@@ -77,7 +88,15 @@ impl OrganizationDurableObject {
         if has_tools {
             self.move_tools()?;
         }
-        self.put_meta("schema-version", SCHEMA_VERSION)
+        Ok(())
+    }
+
+    /// 3 → 4: API keys, grants to OAuth clients, tries to sign in.
+    fn add_layout_4(&self) -> worker::Result<()> {
+        for statement in LAYOUT_4 {
+            self.sql().exec(statement, None)?;
+        }
+        self.put_meta("schema-version", "4")
     }
 
     /// 1 and 2 → 3: tools have numbers, which their index goes by, and the names that they have in a toolkit.

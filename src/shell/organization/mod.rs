@@ -6,6 +6,8 @@ mod built_in;
 mod cache;
 mod catalog;
 mod demo_api;
+mod grants;
+mod keys;
 mod layout;
 mod object;
 mod rows;
@@ -25,10 +27,12 @@ use super::clock::{now, sleep};
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
+use crate::auth::api_key::{KeyRecord, PresentedKey};
 use crate::internal::{
-    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, LookupAnswer,
-    LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
+    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, KeyQuestion,
+    LookupAnswer, LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
 };
+use crate::oauth::{GrantAnswer, GrantStep};
 use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
@@ -76,6 +80,12 @@ pub(crate) async fn has_toolkit(env: &Env, organization: &str, slug: &str) -> wo
     ask(env, organization, "toolkit", &slug).await
 }
 
+/// The API key that was presented, while it counts.
+pub(crate) async fn find_key(env: &Env, key: &PresentedKey) -> worker::Result<Option<KeyRecord>> {
+    let question = KeyQuestion { version: VERSION, id: key.id.clone(), hash: key.hash.clone() };
+    ask(env, &key.organization, "key", &question).await
+}
+
 /// A request to the administration API, as far as the organization's storage answers it.
 pub(crate) async fn administer(env: &Env, organization: &str, question: &AdminQuestion) -> worker::Result<AdminAnswer> {
     if matches!(question.call.method.as_str(), "GET" | "HEAD") {
@@ -100,6 +110,23 @@ pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedToo
 pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
     let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
     Ok(serde_json::from_slice(&answer)?)
+}
+
+/// A step of an OAuth grant. Not tried again: it may have been carried out.
+pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
+    let answer = ask_once(env, organization, "grant", &serde_json::to_string(step)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// Counts a try to sign in from an address; whether it is allowed.
+pub(crate) async fn may_sign_in(env: &Env, organization: &str, address: &str) -> worker::Result<bool> {
+    let answer = ask_once(env, organization, "sign-in-try", &serde_json::to_string(address)?).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// The last try from an address was none that failed.
+pub(crate) async fn signed_in(env: &Env, organization: &str, address: &str) -> worker::Result<()> {
+    ask_once(env, organization, "signed-in", &serde_json::to_string(address)?).await.map(|_| ())
 }
 
 fn about<T>(resource: &str, about: T) -> Question<T> {

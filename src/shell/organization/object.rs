@@ -10,6 +10,9 @@
 //! | `toolkit` | slug | the toolkit as JSON |
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `audit` | number | who changed what, and when |
+//! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
+//! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |
+//! | `sign_in_try` | number | tries to sign in with a passphrase that were not successful, by address |
 //! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
 
@@ -25,7 +28,8 @@ use super::catalog::Rulebook;
 use super::read_own_body;
 use super::rows::{Row, text};
 use crate::internal::{
-    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, LookupQuestion, Question, StagedTools, VERSION,
+    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question, StagedTools,
+    VERSION,
 };
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
@@ -87,6 +91,21 @@ impl DurableObject for OrganizationDurableObject {
                 let (organization, session): (String, String) = self.read(&mut request).await?;
                 self.subscribe(&organization, &session)?;
                 Response::from_json(&())
+            }
+            "sign-in-try" => {
+                let address: String = self.read(&mut request).await?;
+                Response::from_json(&self.may_sign_in(&address)?)
+            }
+            "signed-in" => {
+                let address: String = self.read(&mut request).await?;
+                self.signed_in(&address)?;
+                Response::from_json(&())
+            }
+            "grant" => Response::from_json(&self.grant_step(self.read(&mut request).await?)?),
+            "key" => {
+                // Not `read`: an organization that is not there must not come into being.
+                let question: KeyQuestion = read_own_body(&mut request).await?;
+                Response::from_json(&self.find_key(&question)?)
             }
             "admin" => {
                 let question: AdminQuestion = self.read(&mut request).await?;

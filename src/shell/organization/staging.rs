@@ -63,8 +63,15 @@ fn own_part(address: &str) -> &str {
 }
 
 impl OrganizationDurableObject {
+    /// Removes what imports left behind that never ended: the Worker died, or its isolate did.
+    pub(super) fn forget_old_imports(&self) -> worker::Result<()> {
+        self.sql().exec("DELETE FROM staged WHERE at < ?", vec![cast(now().saturating_sub(IMPORT_TIME_MS))])?;
+        Ok(())
+    }
+
     /// What an import has to know before it begins.
     pub(super) fn start_import(&self, slug: &str) -> worker::Result<ImportStart> {
+        self.forget_old_imports()?;
         let rows = self.rows("SELECT operation, address FROM tool WHERE source = ?", vec![slug.into()])?;
         let name = |row: &super::rows::Row| Some((text(row, 0)?.to_owned(), own_part(text(row, 1)?).to_owned()));
         Ok(ImportStart { source: self.source(slug)?, names: rows.iter().filter_map(name).collect::<BTreeMap<_, _>>() })
@@ -74,7 +81,6 @@ impl OrganizationDurableObject {
     pub(super) fn stage(&self, staged: &StagedTools) -> worker::Result<()> {
         Self::check_version(staged.version)?;
         let sql = self.sql();
-        sql.exec("DELETE FROM staged WHERE at < ?", vec![cast(now().saturating_sub(IMPORT_TIME_MS))])?;
         for tool in &staged.tools {
             let indexed = IndexedTool::of(tool)?;
             sql.exec(

@@ -158,7 +158,9 @@ fn decider_of(context: &Context) -> Result<Decider, WireError> {
         Purpose::Browser => Route::Page,
         Purpose::Approve => Route::Api,
         // The edge refuses it; this is the second lock on the same door.
-        Purpose::Mcp => return Err(WireError::forbidden("This credential calls tools; it does not decide.")),
+        Purpose::Mcp | Purpose::Admin => {
+            return Err(WireError::forbidden("This credential calls tools; it does not decide."));
+        }
     };
     Ok(Decider { account: context.principal.account.clone(), route })
 }

@@ -42,6 +42,7 @@ use super::organization;
 use super::runner::{Runner, set_alarm};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
+use crate::auth::Principal;
 use crate::config::Settings;
 use crate::internal::{CONTEXT_HEADER, Context, Operation};
 use crate::protocol::errors::WireError;
@@ -246,6 +247,7 @@ impl Session {
             Operation::Open => self.open(request, &context).await,
             Operation::Mcp => return reply_to(Rc::clone(&self).mcp(request, context).await)?.into_response(),
             Operation::CatalogChanged => self.catalog_changed_request(&context),
+            Operation::AccessLost => self.access_lost(&context),
             Operation::View { pause } => self.view(&context, &pause),
             Operation::History { after } => self.history(&context, after.as_deref()),
             Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
@@ -266,6 +268,20 @@ impl Session {
             _ => false,
         };
         Ok(ResponseBuilder::new().with_status(if reads { 200 } else { 404 }).empty())
+    }
+
+    /// The owner lost access: the session ends. Anybody else's notice changes nothing, and neither does one too many.
+    fn access_lost(&self, context: &Context) -> Result<Response, Failure> {
+        let done = || Ok(ResponseBuilder::new().with_status(200).empty());
+        let Some(meta) = self.meta()? else {
+            return done();
+        };
+        let Principal { account, organization, .. } = &context.principal;
+        let is_owners = meta.account == *account && (organization.is_empty() || meta.organization == *organization);
+        if is_owners && meta.terminated.is_none() {
+            self.terminate(&meta, Termination::AccessLost)?;
+        }
+        done()
     }
 
     async fn alarm(self: Rc<Self>) -> Result<(), Failure> {

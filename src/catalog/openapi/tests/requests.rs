@@ -527,3 +527,32 @@ fn the_same_arguments_give_the_same_bytes() {
     let arguments = json!({ "file": { "data": "AAAA" } });
     assert_eq!(request(&tool, &arguments), request(&tool, &arguments));
 }
+
+#[test]
+fn places_are_written_as_their_operator_says() {
+    for (place, value, expected) in [
+        ("{name}", "a/b", "a%2Fb"),
+        ("{+name}", "projects/p 1/jobs/j?", "projects/p%201/jobs/j%3F"),
+        ("{name=**}", "a/b", "a/b"),
+        ("{name=projects/*}", "projects/7", "projects/7"),
+        ("{name+}", "a/b", "a/b"),
+        ("{*name}", "a/b", "a/b"),
+        ("{name:path}", "a/b", "a/b"),
+        ("{name:[^/?]+}", "a/b", "a%2Fb"),
+        ("{name}{?page,size}", "a/b", "a%2Fb"),
+    ] {
+        let parameters = json!([
+            { "name": "name", "in": "path", "required": true, "schema": { "type": "string" } },
+            { "name": "page", "in": "query", "schema": { "type": "integer" } },
+        ]);
+        let import = import(&document(&json!({ format!("/v1/{place}:run"): { "post": { "parameters": parameters } } }), &json!({})));
+        let tool = &import.tools[0];
+        assert_eq!(tool.input_schema["required"], json!(["name"]), "{place}");
+        assert!(import.report.is_empty(), "{place}: {:?}", import.report);
+        let sent = request(tool, &json!({ "name": value, "page": 2 })).unwrap();
+        assert_eq!(sent.url, format!("https://api.example.com/v1/v1/{expected}:run?page=2"), "{place}");
+        if value.contains('/') && expected.contains('/') {
+            assert!(request(tool, &json!({ "name": "a/../../admin" })).is_err(), "{place} does not lead out of its path");
+        }
+    }
+}
