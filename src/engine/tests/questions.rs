@@ -27,9 +27,9 @@ fn answer(story: &mut Story, verdict: Verdict, content: Option<&str>) -> Result<
 }
 
 fn told(effects: &[Effect]) -> Vec<(Verdict, Option<String>)> {
-    let tell = |effect: &Effect| match effect {
-        Effect::Tell { verdict, content, .. } => Some((*verdict, content.as_deref().map(str::to_owned))),
-        _ => None,
+    let tell = |effect: &Effect| {
+        let Effect::Tell { verdict, content, .. } = effect else { return None };
+        Some((*verdict, content.as_deref().map(str::to_owned)))
     };
     effects.iter().filter_map(tell).collect()
 }
