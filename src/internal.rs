@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::approval::Verdict;
@@ -21,9 +22,9 @@ use crate::session::ElicitationMode;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
 /// asked; from 3 on it is fields between tabs.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The same as text.
-const VERSION_TEXT: &str = "3";
+const VERSION_TEXT: &str = "4";
 /// Fields of an encoded [`Context`].
 const FIELDS: usize = 19;
 /// The second field where the body is small and at hand, which `light.js` looks for.
@@ -576,14 +577,31 @@ pub struct ImportStart {
 }
 
 /// Some tools of an import.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StagedTools {
     /// [`VERSION`]
     pub version: u32,
     /// Names the import.
     pub import: String,
     /// The tools.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<StagedTool>,
+}
+
+/// A tool as it is stored, written where the document was read: the organization's object takes it without reading it again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StagedTool {
+    /// `<source>.<tool>`
+    pub address: String,
+    /// What it is known by in what it was made from; its name stays with that.
+    pub operation: String,
+    /// The words of the address, for search.
+    pub name_words: String,
+    /// The words of the title.
+    pub title_words: String,
+    /// The description.
+    pub description: String,
+    /// The tool.
+    pub json: Box<RawValue>,
 }
 
 /// The end of an import: its tools take the place of the source's old ones.

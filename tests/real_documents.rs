@@ -2,7 +2,12 @@
 //! repository. `DOCUMENTS=/path cargo test --release --test real_documents -- --ignored --nocapture`; `REPORT=/file` writes a
 //! line of JSON for each document.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "a test fails by panicking, and tells what it saw")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it saw"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -84,7 +89,10 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             find(&path, found);
-        } else if path.extension().is_some_and(|extension| ["json", "yaml", "yml"].iter().any(|known| extension == *known)) {
+        } else if path
+            .extension()
+            .is_some_and(|extension| ["json", "yaml", "yml"].iter().any(|known| extension == *known))
+        {
             found.push(path);
         }
     }
@@ -171,7 +179,8 @@ fn check(text: &str, import_first: &Import) -> Seen {
         seen.input = seen.input.max(input);
         seen.output = seen.output.max(output);
     }
-    let known: BTreeMap<String, String> = import_first.tools.iter().map(|tool| (operation_of(tool), own_part(tool))).collect();
+    let known: BTreeMap<String, String> =
+        import_first.tools.iter().map(|tool| (operation_of(tool), own_part(tool))).collect();
     for known in [None, Some(&known)] {
         if import(text, known).map(|again| again.tools).as_ref() != Ok(&import_first.tools) {
             seen.faults.push("importing it again gives something else".to_owned());
@@ -217,7 +226,8 @@ fn check_schema(root: &Value, value: &Value, is_root: bool, is_input: bool, faul
         return;
     };
     if let Some(reference) = schema.get("$ref") {
-        let target = reference.as_str().and_then(|reference| reference.strip_prefix('#')).and_then(|to| root.pointer(to));
+        let target =
+            reference.as_str().and_then(|reference| reference.strip_prefix('#')).and_then(|to| root.pointer(to));
         if target.is_none() || !reference.as_str().unwrap_or_default().starts_with("#/$defs/") {
             fault(format!("{reference} does not resolve"));
         }
@@ -239,7 +249,8 @@ fn check_schema(root: &Value, value: &Value, is_root: bool, is_input: bool, faul
     if schema.contains_key("$defs") != is_root && schema.contains_key("$defs") {
         fault("`$defs` is not at the root".to_owned());
     }
-    for keyword in ["oneOf", "nullable", "definitions", "example", "discriminator", "xml", "$schema", "$id", "$anchor"] {
+    for keyword in ["oneOf", "nullable", "definitions", "example", "discriminator", "xml", "$schema", "$id", "$anchor"]
+    {
         if schema.contains_key(keyword) {
             fault(format!("it has {keyword}"));
         }
@@ -296,7 +307,9 @@ fn check_call(tool: &Tool, binding: &HttpBinding) -> Result<(), String> {
         let written = |name: &str| request.headers.iter().filter(|(header, _)| header == name).count();
         for parameter in &binding.parameters {
             let given = arguments.get(&parameter.key).is_some_and(|value| !value.is_null());
-            if parameter.location == ParameterLocation::Header && written(&parameter.name.to_ascii_lowercase()) != usize::from(given) {
+            if parameter.location == ParameterLocation::Header
+                && written(&parameter.name.to_ascii_lowercase()) != usize::from(given)
+            {
                 return Err(format!("the header {} is not there once: {request:?}", parameter.name));
             }
         }
@@ -322,7 +335,8 @@ fn example(root: &Value, schema: &Value, all: bool, depth: usize) -> Value {
     if let Some(value) = schema.get("const").or_else(|| schema.get("enum")?.get(0)) {
         return value.clone();
     }
-    if let Some(first) = schema.get("anyOf").and_then(|list| list.get(0)).filter(|_| schema.get("properties").is_none()) {
+    if let Some(first) = schema.get("anyOf").and_then(|list| list.get(0)).filter(|_| schema.get("properties").is_none())
+    {
         return next(first);
     }
     let kind = match schema.get("type") {
@@ -338,8 +352,13 @@ fn example(root: &Value, schema: &Value, all: bool, depth: usize) -> Value {
             for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
                 members.extend(next(part).as_object().cloned().unwrap_or_default());
             }
-            let required: Vec<&str> =
-                schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            let required: Vec<&str> = schema
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
             for (name, member) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 if required.contains(&name.as_str()) || all && depth < 3 {
                     members.insert(name.clone(), next(member));
@@ -358,7 +377,12 @@ fn example(root: &Value, schema: &Value, all: bool, depth: usize) -> Value {
             let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
             let most = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(u64::MAX);
             let text = if most < 9 { "a" } else { "a/b ü?&=%" };
-            json!(text.chars().cycle().take(usize::try_from(least.max(text.chars().count() as u64).min(most)).unwrap()).collect::<String>())
+            json!(
+                text.chars()
+                    .cycle()
+                    .take(usize::try_from(least.max(text.chars().count() as u64).min(most)).unwrap())
+                    .collect::<String>()
+            )
         }
     }
 }

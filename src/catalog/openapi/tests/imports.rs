@@ -479,7 +479,8 @@ fn tools_survive_storage() {
 #[test]
 fn media_types_may_be_references_and_references_may_name_the_document_itself() {
     let body = json!({ "required": true, "content": { "application/json": { "$ref": "https://x.example/api#/components/mediaTypes/Thing" } } });
-    let answer = json!({ "description": "ok", "content": { "application/json": { "$ref": "#/components/mediaTypes/Thing" } } });
+    let answer =
+        json!({ "description": "ok", "content": { "application/json": { "$ref": "#/components/mediaTypes/Thing" } } });
     let mut document = document(
         &json!({ "/things": { "post": { "requestBody": body, "responses": { "200": answer } } } }),
         &json!({ "mediaTypes": { "Thing": { "schema": { "type": "object", "properties": { "name": { "type": "string" } } } } } }),
@@ -497,7 +498,8 @@ fn a_body_with_a_file_goes_as_multipart_where_that_is_offered() {
     let media = json!({ "schema": { "type": "object", "properties": {
         "title": { "type": "string" }, "file": { "$ref": "#/components/schemas/Upload" },
     } } });
-    let content = json!({ "application/json": media, "application/x-www-form-urlencoded": media, "multipart/form-data": media });
+    let content =
+        json!({ "application/json": media, "application/x-www-form-urlencoded": media, "multipart/form-data": media });
     let components = json!({ "schemas": { "Upload": { "type": "string", "format": "binary" } } });
     let tool = tool_with(json!({ "requestBody": { "content": content } }), &components);
     assert_eq!(http(&tool).body.as_ref().unwrap().format, BodyFormat::Multipart);
@@ -513,19 +515,26 @@ fn a_body_that_others_extend_takes_their_properties_too() {
     } });
     let body_of = |name: &str| {
         let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
-        tool_with(json!({ "requestBody": { "required": true, "content": { "application/json": { "schema": schema } } } }), &components)
+        tool_with(
+            json!({ "requestBody": { "required": true, "content": { "application/json": { "schema": schema } } } }),
+            &components,
+        )
     };
     let arguments = json!({ "body": { "kind": "cat", "claws": 18 } });
     let tool = body_of("Pet");
     let checked = crate::catalog::schema::check_arguments(&tool.input_schema, arguments).unwrap();
     assert_eq!(body_text(&request(&tool, &checked).unwrap()), r#"{"kind":"cat","claws":18}"#);
     // What extends it is known as a whole.
-    assert_eq!(body_of("Cat").input_schema["properties"], json!({ "kind": { "type": "string" }, "claws": { "type": "integer" } }));
+    assert_eq!(
+        body_of("Cat").input_schema["properties"],
+        json!({ "kind": { "type": "string" }, "claws": { "type": "integer" } })
+    );
 }
 
 #[test]
 fn two_keys_for_one_path_give_one_tool() {
-    let paths = json!({ "/a": { "get": { "operationId": "one" } }, "a": { "get": { "operationId": "two" }, "post": {} } });
+    let paths =
+        json!({ "/a": { "get": { "operationId": "one" } }, "a": { "get": { "operationId": "two" }, "post": {} } });
     let import = import(&document(&paths, &json!({})));
     assert_eq!(addresses(&import), ["api.one", "api.post_a"]);
     assert_eq!(skipped(&import), [("GET /a", "the document has it twice")]);
@@ -541,8 +550,12 @@ fn a_body_that_a_get_requires_is_left_out_where_nothing_in_it_is_required() {
     let all_optional = get_with(optional);
     assert_eq!(all_optional.tools.len(), 1);
     assert!(http(&all_optional.tools[0]).body.is_none());
-    let required = get_with(json!({ "type": "object", "properties": { "ids": { "type": "array" } }, "required": ["ids"] }));
-    assert_eq!(skipped(&required), [("GET /things", "a GET request cannot carry the body that the operation requires")]);
+    let required =
+        get_with(json!({ "type": "object", "properties": { "ids": { "type": "array" } }, "required": ["ids"] }));
+    assert_eq!(
+        skipped(&required),
+        [("GET /things", "a GET request cannot carry the body that the operation requires")]
+    );
 }
 
 #[test]
@@ -550,4 +563,19 @@ fn a_body_parameter_counts_in_a_document_of_openapi_3_too() {
     let parameters = json!([{ "name": "body", "in": "body", "required": true, "schema": { "type": "object", "properties": { "a": { "type": "integer" } } } }]);
     let tool = tool_with(json!({ "parameters": parameters }), &json!({}));
     assert_eq!(body_text(&request(&tool, &json!({ "a": 1 })).unwrap()), r#"{"a":1}"#);
+}
+
+#[test]
+fn a_body_without_a_media_type_takes_any_json() {
+    let tool = tool_with(json!({ "requestBody": { "content": {} } }), &json!({}));
+    assert_eq!(body_text(&request(&tool, &json!({ "body": [1] })).unwrap()), "[1]");
+}
+
+#[test]
+fn what_is_almost_json_is_read() {
+    let text = r#"{ "openapi": "3.0.0", "paths": { "/a": { "get": { "operationId": "a", "tags": ["x",], }, }, }, }"#;
+    let import = import_openapi(text, &OPTIONS).unwrap();
+    assert_eq!(addresses(&import), ["api.a"]);
+    let broken = import_openapi(r#"{ "openapi": "3.0.0", "paths": [ "#, &OPTIONS).unwrap_err();
+    assert!(broken.to_string().contains("EOF"), "{broken}");
 }

@@ -545,14 +545,20 @@ fn places_are_written_as_their_operator_says() {
             { "name": "name", "in": "path", "required": true, "schema": { "type": "string" } },
             { "name": "page", "in": "query", "schema": { "type": "integer" } },
         ]);
-        let import = import(&document(&json!({ format!("/v1/{place}:run"): { "post": { "parameters": parameters } } }), &json!({})));
+        let import = import(&document(
+            &json!({ format!("/v1/{place}:run"): { "post": { "parameters": parameters } } }),
+            &json!({}),
+        ));
         let tool = &import.tools[0];
         assert_eq!(tool.input_schema["required"], json!(["name"]), "{place}");
         assert!(import.report.is_empty(), "{place}: {:?}", import.report);
         let sent = request(tool, &json!({ "name": value, "page": 2 })).unwrap();
         assert_eq!(sent.url, format!("https://api.example.com/v1/v1/{expected}:run?page=2"), "{place}");
         if value.contains('/') && expected.contains('/') {
-            assert!(request(tool, &json!({ "name": "a/../../admin" })).is_err(), "{place} does not lead out of its path");
+            assert!(
+                request(tool, &json!({ "name": "a/../../admin" })).is_err(),
+                "{place} does not lead out of its path"
+            );
         }
     }
 }
