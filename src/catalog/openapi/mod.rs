@@ -367,8 +367,8 @@ impl<'a> Importer<'a> {
             base_url: self.own_base(definition, &found.item)?,
             definition,
             path_parameters: parameters.as_ref(),
-            path_summary: summary.as_ref().and_then(Value::as_str),
-            path_description: description.as_ref().and_then(Value::as_str),
+            path_summary: summary.as_ref().and_then(Value::as_str).filter(|text| !text.trim().is_empty()),
+            path_description: description.as_ref().and_then(Value::as_str).filter(|text| !text.trim().is_empty()),
         };
         let context = Context {
             document: &self.document,

@@ -579,3 +579,11 @@ fn what_is_almost_json_is_read() {
     let broken = import_openapi(r#"{ "openapi": "3.0.0", "paths": [ "#, &OPTIONS).unwrap_err();
     assert!(broken.to_string().contains("EOF"), "{broken}");
 }
+
+#[test]
+fn an_empty_description_is_none() {
+    let paths =
+        json!({ "/a": { "summary": " ", "description": "", "get": { "operationId": "a", "description": "" } } });
+    let import = import(&document(&paths, &json!({})));
+    assert_eq!((import.tools[0].title.as_str(), import.tools[0].description.as_str()), ("a", "GET /a"));
+}
