@@ -693,7 +693,7 @@ mod tests {
     #[test]
     fn context_format_unchanged() {
         let context = Context { asked: Asked { held: true, ..context().asked }, ..context() };
-        let expected = "3\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
+        let expected = "4\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
         assert_eq!(context.encode(), expected);
     }
 
@@ -741,7 +741,7 @@ mod tests {
     #[test]
     fn a_context_of_another_version_is_not_read() {
         assert_eq!(VERSION.to_string(), VERSION_TEXT);
-        for version in ["2", "4"] {
+        for version in ["3", "5"] {
             let other = context().encode().replacen(VERSION_TEXT, version, 1);
             assert_eq!(Context::decode(Some(&other)), None, "{version}");
         }

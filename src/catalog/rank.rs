@@ -133,7 +133,9 @@ impl Question {
         }
         score /= f64::max(most, 1.0);
         // What nobody asked for.
-        let is_other = |word: &&String| !self.known.contains(*word) && intent_of(word).is_none() && word.len() > 2;
+        let is_other = |word: &&String| {
+            !self.known.contains(*word) && (self.verb.is_none() || intent_of(word).is_none()) && word.len() > 2
+        };
         score -= 0.02 * number(hit.own_name.iter().filter(is_other).count().min(8));
         score -= 0.02
             * number(

@@ -139,7 +139,6 @@ fn a_broken_operation_is_skipped_and_the_rest_stays() {
         "/{open": { "get": {} },
         "/trace": { "trace": {} },
         "/body": { "get": { "requestBody": { "required": true, "content": { "application/json": {} } } } },
-        "/empty": { "post": { "requestBody": { "content": {} } } },
         "/text": "not an object",
         "/servers": { "get": { "servers": [{ "url": "ftp://files.example" }] } },
         "/dots/../up": { "get": {} },
@@ -166,7 +165,6 @@ fn a_broken_operation_is_skipped_and_the_rest_stays() {
             "GET /place",
             "GET /servers",
             "GET /{open",
-            "POST /empty",
             "TRACE /trace",
         ]
     );
