@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::approval::Verdict;
@@ -21,9 +22,9 @@ use crate::session::ElicitationMode;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
 /// asked; from 3 on it is fields between tabs.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The same as text.
-const VERSION_TEXT: &str = "3";
+const VERSION_TEXT: &str = "4";
 /// Fields of an encoded [`Context`].
 const FIELDS: usize = 19;
 /// The second field where the body is small and at hand, which `light.js` looks for.
@@ -576,14 +577,31 @@ pub struct ImportStart {
 }
 
 /// Some tools of an import.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StagedTools {
     /// [`VERSION`]
     pub version: u32,
     /// Names the import.
     pub import: String,
     /// The tools.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<StagedTool>,
+}
+
+/// A tool as it is stored, written where the document was read: the organization's object takes it without reading it again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StagedTool {
+    /// `<source>.<tool>`
+    pub address: String,
+    /// What it is known by in what it was made from; its name stays with that.
+    pub operation: String,
+    /// The words of the address, for search.
+    pub name_words: String,
+    /// The words of the title.
+    pub title_words: String,
+    /// The description.
+    pub description: String,
+    /// The tool.
+    pub json: Box<RawValue>,
 }
 
 /// The end of an import: its tools take the place of the source's old ones.
@@ -675,7 +693,7 @@ mod tests {
     #[test]
     fn context_format_unchanged() {
         let context = Context { asked: Asked { held: true, ..context().asked }, ..context() };
-        let expected = "3\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
+        let expected = "4\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
         assert_eq!(context.encode(), expected);
     }
 
@@ -723,7 +741,7 @@ mod tests {
     #[test]
     fn a_context_of_another_version_is_not_read() {
         assert_eq!(VERSION.to_string(), VERSION_TEXT);
-        for version in ["2", "4"] {
+        for version in ["3", "5"] {
             let other = context().encode().replacen(VERSION_TEXT, version, 1);
             assert_eq!(Context::decode(Some(&other)), None, "{version}");
         }

@@ -6,6 +6,7 @@
 
 pub mod mcp;
 pub mod openapi;
+pub mod rank;
 pub mod schema;
 pub mod search;
 pub mod tool;

@@ -7,20 +7,19 @@ use futures_util::StreamExt;
 use worker::{Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
 
 use super::admin_api::{Asks, SOURCE_LIMIT};
-use super::organization as organization_object;
+use super::organization::{self as organization_object, staged_tool};
 use super::random::random_hex;
 use super::secrets;
 use super::upstream::list_tools;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::openapi::request::origin_of;
 use crate::catalog::openapi::{
-    ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json,
+    ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json, document_repaired,
 };
-use crate::catalog::tool::Tool;
 use crate::config::Settings;
 use crate::credential::{SecretPlace, SecretsError, parse_auth};
 use crate::internal::{
-    AdminAnswer, ImportEnd, ImportStart, SealedCredential, SourceKind, SourceRow, StagedTools, VERSION,
+    AdminAnswer, ImportEnd, ImportStart, SealedCredential, SourceKind, SourceRow, StagedTool, StagedTools, VERSION,
 };
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
@@ -185,14 +184,14 @@ impl Importing<'_> {
         };
         let mut batch = Batch { importing: self, import: &import, tools: Vec::new(), bytes: 0 };
         for tool in listed.tools {
-            let size = size_of(&tool);
-            if size > MCP_TOOL_LIMIT {
+            let staged = staged_tool(&tool)?;
+            if staged.json.get().len() > MCP_TOOL_LIMIT {
                 let why = format!("its definition has more than {MCP_TOOL_LIMIT} bytes");
                 made.report.push(ReportEntry { operation: Some(tool.address), action: ReportAction::Skipped, why });
                 continue;
             }
             made.tools += 1;
-            batch.add(tool, size).await?;
+            batch.add(staged).await?;
         }
         batch.hand_over().await?;
         self.end(import, row, made, start, auth, refresh).await
@@ -289,13 +288,20 @@ impl Importing<'_> {
             known_names: Some(&start.names),
             limits,
         };
-        let mut importer = Importer::new(&document, &options).map_err(|error| unreadable(&error))?;
+        let repaired;
+        let mut importer = match Importer::new(&document, &options) {
+            Err(error @ ImportError::Unreadable { .. }) => {
+                repaired = document_repaired(&document, &limits).ok_or_else(|| unreadable(&error))?;
+                Importer::new(&repaired, &options)
+            }
+            importer => importer,
+        }
+        .map_err(|error| unreadable(&error))?;
         let mut tools = 0_u32;
         let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
         while let Some(tool) = importer.next_tool() {
             tools += 1;
-            let size = size_of(&tool);
-            batch.add(tool, size).await?;
+            batch.add(staged_tool(&tool)?).await?;
         }
         batch.hand_over().await?;
         Ok(Made {
@@ -324,14 +330,14 @@ pub(super) async fn reread(env: &Env, settings: &Rc<Settings>, organization: &st
 struct Batch<'a> {
     importing: &'a Importing<'a>,
     import: &'a str,
-    tools: Vec<Tool>,
+    tools: Vec<StagedTool>,
     bytes: usize,
 }
 
 impl Batch<'_> {
-    async fn add(&mut self, tool: Tool, size: usize) -> Result<(), Stop> {
+    async fn add(&mut self, tool: StagedTool) -> Result<(), Stop> {
+        self.bytes += tool.json.get().len() + tool.description.len() + 200;
         self.tools.push(tool);
-        self.bytes += size;
         if self.bytes > BATCH_BYTES { self.hand_over().await } else { Ok(()) }
     }
 
@@ -350,14 +356,6 @@ fn answer(result: Result<AdminAnswer, Stop>) -> worker::Result<AdminAnswer> {
         Err(Stop::Fault(fault)) => Ok(AdminAnswer::fault(&fault)),
         Err(Stop::Platform(error)) => Err(error),
     }
-}
-
-/// Roughly, without writing it down.
-fn size_of(tool: &Tool) -> usize {
-    // The importer bounds schemas; most are far smaller.
-    tool.input_schema.to_string().len()
-        + tool.output_schema.as_ref().map_or(0, |schema| schema.to_string().len())
-        + 2_000
 }
 
 fn unreadable(error: &ImportError) -> Fault {

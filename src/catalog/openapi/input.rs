@@ -35,7 +35,7 @@ const RESERVED_HEADERS: [&str; 18] = [
 ];
 
 /// How many parameters an operation can have.
-pub(super) const MAX_PARAMETERS: usize = 500;
+pub(super) const MAX_PARAMETERS: usize = 1_000;
 
 /// A parameter as read: what it is called, where it goes, what it takes.
 #[expect(clippy::struct_excessive_bools, reason = "the specification has four independent flags")]
@@ -125,7 +125,7 @@ pub(super) fn read_input(
         && let Some(stated) = operation.definition.get("requestBody")
     {
         let stated = context.document.resolved(stated.clone()).map_err(OperationError::Body)?;
-        body = Some(read_body(context, &stated)?);
+        body = Some(read_body(context, &stated, notes)?);
     }
     if let Some(stated) = &body
         && matches!(operation.method, "GET" | "HEAD")
@@ -315,12 +315,18 @@ fn swagger_form(context: &Context<'_, '_>, operation: &Operation<'_>, fields: &[
     }
 }
 
-fn read_body(context: &Context<'_, '_>, stated: &Value) -> Result<Body, OperationError> {
-    let content = stated.get("content").and_then(Value::as_object).filter(|content| !content.is_empty());
-    let content = content.ok_or(OperationError::BodyWithoutMediaType)?;
-    let named = || content.keys().map(String::as_str).filter(|text| is_header_text(text));
+fn read_body(context: &Context<'_, '_>, stated: &Value, notes: &mut Vec<String>) -> Result<Body, OperationError> {
+    let any_json = Map::from_iter([("application/json".to_owned(), json!({}))]);
+    let listed = match stated.get("content").and_then(Value::as_object) {
+        Some(listed) if !listed.is_empty() => listed,
+        Some(_) | None => {
+            notes.push("the request body states no media type; it takes any JSON".to_owned());
+            &any_json
+        }
+    };
+    let named = || listed.keys().map(String::as_str).filter(|text| is_header_text(text));
     // A reference since OpenAPI 3.2.
-    let media_of = |name: &str| context.document.resolved(content.get(name)?.clone()).ok();
+    let media_of = |name: &str| context.document.resolved(listed.get(name)?.clone()).ok();
     // A file is a file only in multipart; where that is offered, it is used.
     let with_files = named().find(|name| {
         family_of(name) == MediaFamily::Multipart && media_of(name).is_some_and(|media| has_files(context, &media))

@@ -159,7 +159,14 @@ pub enum ImportError {
 /// Holds all tools at once; for large documents step through an [`Importer`] instead.
 pub fn import_openapi(document: &str, options: &ImportOptions<'_>) -> Result<Import, ImportError> {
     let document = document_json(document, &options.limits)?;
-    let mut importer = Importer::new(&document, options)?;
+    let repaired;
+    let mut importer = match Importer::new(&document, options) {
+        Err(ImportError::Unreadable { reason }) => {
+            repaired = document_repaired(&document, &options.limits).ok_or(ImportError::Unreadable { reason })?;
+            Importer::new(&repaired, options)?
+        }
+        importer => importer?,
+    };
     let mut tools = Vec::new();
     while let Some(tool) = importer.next_tool() {
         tools.push(tool);
@@ -187,6 +194,14 @@ pub fn document_json<'t>(document: &'t str, limits: &ImportLimits) -> Result<Cow
     } else {
         Err(ImportError::TooDeep { limit: MAX_DOCUMENT_DEPTH })
     }
+}
+
+/// What is almost JSON, such as a list with a comma at its end, read as YAML, which allows more; `None` where that cannot be read
+/// either. For a document that [`Importer::new`] found unreadable.
+#[must_use]
+pub fn document_repaired(document: &str, limits: &ImportLimits) -> Option<String> {
+    let json = yaml::json_of(document, limits.document_bytes).ok()?;
+    json_depth_within(&json, MAX_DOCUMENT_DEPTH).then_some(json)
 }
 
 /// An operation found in the outline.
@@ -352,8 +367,8 @@ impl<'a> Importer<'a> {
             base_url: self.own_base(definition, &found.item)?,
             definition,
             path_parameters: parameters.as_ref(),
-            path_summary: summary.as_ref().and_then(Value::as_str),
-            path_description: description.as_ref().and_then(Value::as_str),
+            path_summary: summary.as_ref().and_then(Value::as_str).filter(|text| !text.trim().is_empty()),
+            path_description: description.as_ref().and_then(Value::as_str).filter(|text| !text.trim().is_empty()),
         };
         let context = Context {
             document: &self.document,

@@ -10,6 +10,7 @@ use worker::SqlStorageValue;
 
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
+use crate::catalog::rank::{DESCRIPTION_CHARS, Hit, WEIGHED, rank};
 use crate::catalog::search::{Search, search_of};
 use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
@@ -24,6 +25,8 @@ use crate::session::direct::{PAGE, direct_name, listed_tool, own_direct_name};
 /// Hits of a search, by default and at most.
 const SEARCH_DEFAULT: u64 = 10;
 const SEARCH_MOST: u64 = 50;
+/// Hits with every word of a question that suffice.
+const ENOUGH: usize = 40;
 /// Bytes of a page of `tools/list`; at least one tool is on it.
 const PAGE_BYTES: usize = 2 << 20;
 /// Sources on a page of `sources.list`.
@@ -124,46 +127,73 @@ impl View<'_> {
             bindings.push(self.resource.into());
         }
         let filter = if source.is_some() { " AND tool.source = ?" } else { "" };
-        let indexed = format!(
-            "FROM tool_search JOIN tool ON tool.id = tool_search.rowid{joins} WHERE tool_search MATCH ?{filter}"
-        );
         let with = |expression: Option<&str>| {
             let mut all = bindings.clone();
             all.extend(expression.map(Into::into));
             all.extend(source.map(Into::into));
             all
         };
-        let (from, order, mut bindings, total) = match search_of(query) {
+        let slugs = self.object.texts("SELECT slug FROM source", vec![])?;
+        let (addresses, total) = match search_of(query, |word| slugs.iter().any(|slug| slug == word)) {
             None => {
                 let from = format!("FROM tool{joins} WHERE 1{filter}");
                 let total = self.object.count(&format!("SELECT COUNT(*) {from}"), with(None))?;
-                (from, "tool.address", with(None), total)
+                let mut bindings = with(None);
+                bindings.extend([cast(limit), cast(offset)]);
+                let page = format!("SELECT tool.address {from} ORDER BY tool.address LIMIT ? OFFSET ?");
+                (self.object.texts(&page, bindings)?, total)
             }
-            Some(Search { all, any }) => {
-                let count = format!("SELECT COUNT(*) {indexed}");
-                let total = self.object.count(&count, with(Some(&any)))?;
-                // A word in a name says most. Tools that have every word come first; where there are enough of them, those that
-                // have only some need not be ranked.
-                if self.object.count(&count, with(Some(&all)))? >= limit + offset {
-                    (indexed, "bm25(tool_search, 10.0, 6.0, 1.0), tool.address", with(Some(&all)), total)
-                } else {
-                    let mut bindings = with(Some(&any));
-                    bindings.push(all.into());
-                    (
-                        indexed,
-                        "tool_search.rowid IN (SELECT rowid FROM tool_search WHERE tool_search MATCH ?) DESC, bm25(tool_search, 10.0, 6.0, 1.0), tool.address",
-                        bindings,
-                        total,
-                    )
-                }
+            Some(search) => {
+                // The tools themselves are looked at only where a filter needs it: there may be twenty thousand.
+                let is_filtered = !self.is_everything() || source.is_some();
+                let join = if is_filtered { " JOIN tool ON tool.id = tool_search.rowid" } else { "" };
+                let found = format!("FROM tool_search{join}{joins} WHERE tool_search MATCH ?{filter}");
+                let end = usize::try_from(limit.saturating_add(offset)).unwrap_or(usize::MAX);
+                let total = self.object.count(&format!("SELECT COUNT(*) {found}"), with(Some(&search.any)))?;
+                let mut hits = self.hits(&found, &search, &with, end)?;
+                let mut rest = hits.split_off(hits.len().min(WEIGHED));
+                rank(query, &mut hits);
+                hits.append(&mut rest);
+                let page = hits.into_iter().map(|hit| hit.address).take(end);
+                (page.skip(usize::try_from(offset).unwrap_or(usize::MAX)).collect(), total)
             }
         };
-        bindings.extend([cast(limit), cast(offset)]);
-        // Addresses first: sorting would carry the texts of all hits along.
-        let query = format!("SELECT tool.address {from} ORDER BY {order} LIMIT ? OFFSET ?");
-        let addresses = self.object.texts(&query, bindings)?;
         let tools = addresses.iter().filter_map(|address| self.object.tool(address).transpose());
         Ok((tools.collect::<worker::Result<_>>()?, total))
+    }
+
+    /// What the index finds, the best by its own measure first; at least `end` where there are as many.
+    fn hits(
+        &self,
+        found: &str,
+        search: &Search,
+        with: &dyn Fn(Option<&str>) -> Vec<SqlStorageValue>,
+        end: usize,
+    ) -> worker::Result<Vec<Hit>> {
+        let most = end.max(WEIGHED);
+        let whole = self.object.count(&format!("SELECT COUNT(*) {found}"), with(Some(&search.all)))?;
+        // Where there are enough tools that have every word, those that have only some need not be ranked.
+        let is_enough = whole >= u64::try_from(end.max(ENOUGH)).unwrap_or(u64::MAX);
+        let mut bindings = Vec::new();
+        if !is_enough {
+            bindings.push(search.all.as_str().into());
+        }
+        bindings.extend(with(Some(if is_enough { &search.all } else { &search.any })));
+        bindings.push(cast(u64::try_from(most).unwrap_or(u64::MAX)));
+        let has_all = "tool_search.rowid IN (SELECT rowid FROM tool_search WHERE tool_search MATCH ?)";
+        let whole = if is_enough { "1" } else { has_all };
+        // Numbers first: sorting would carry the texts of all hits along. A word in a name says most.
+        let query = format!(
+            "SELECT tool.address, tool_search.name, tool_search.title, substr(tool_search.description, 1, {DESCRIPTION_CHARS}), tool.operation \
+             FROM (SELECT tool_search.rowid AS id, {whole} AS whole, bm25(tool_search, 8.0, 6.0, 1.0) AS score {found} ORDER BY whole DESC, score, id LIMIT ?) AS best \
+             JOIN tool_search ON tool_search.rowid = best.id JOIN tool ON tool.id = best.id ORDER BY best.whole DESC, best.score, best.id"
+        );
+        let rows = self.object.rows(&query, bindings)?;
+        let hit = |row: &super::rows::Row| {
+            let column = |index: usize| text(row, index).unwrap_or_default().to_owned();
+            Hit { address: column(0), name: column(1), title: column(2), description: column(3), operation: column(4) }
+        };
+        Ok(rows.iter().map(hit).collect())
     }
 
     fn direct(&self, question: &DirectQuestion) -> worker::Result<DirectAnswer> {

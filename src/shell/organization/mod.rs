@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
 
 use self::cache::Remembered;
+pub(super) use self::staging::staged_tool;
 use super::clock::{now, sleep};
 use super::http::{BodyError, read_body};
 use super::platform::{log_failure, platform_failure};

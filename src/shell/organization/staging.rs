@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
 use crate::catalog::search::words;
 use crate::catalog::tool::{Binding, Tool};
-use crate::internal::{AdminAnswer, ImportEnd, ImportStart, SourceRow, StagedTools};
+use crate::internal::{AdminAnswer, ImportEnd, ImportStart, SourceRow, StagedTool, StagedTools};
 use crate::organization::fault::Fault;
 use crate::organization::report::{CHANGES_LIMIT, Report};
 use crate::session::direct::{direct_name, own_direct_name};
@@ -49,6 +50,19 @@ impl<'t> IndexedTool<'t> {
     }
 }
 
+/// A tool on its way to the organization's object.
+pub(in crate::shell) fn staged_tool(tool: &Tool) -> worker::Result<StagedTool> {
+    let IndexedTool { json, operation, name_words, title_words, .. } = IndexedTool::of(tool)?;
+    Ok(StagedTool {
+        address: tool.address.clone(),
+        operation,
+        name_words,
+        title_words,
+        description: tool.description.clone(),
+        json: RawValue::from_string(json)?,
+    })
+}
+
 /// What a tool is known by in what it was made from; its name stays with that.
 fn operation_of(tool: &Tool) -> String {
     match &tool.binding {
@@ -82,7 +96,6 @@ impl OrganizationDurableObject {
         Self::check_version(staged.version)?;
         let sql = self.sql();
         for tool in &staged.tools {
-            let indexed = IndexedTool::of(tool)?;
             sql.exec(
                 "INSERT OR REPLACE INTO staged (import, address, at, name, own_name, operation, name_words, title_words, description, json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 vec![
@@ -91,11 +104,11 @@ impl OrganizationDurableObject {
                     cast(now()),
                     direct_name(&tool.address).into(),
                     own_direct_name(&tool.address).into(),
-                    indexed.operation.into(),
-                    indexed.name_words.into(),
-                    indexed.title_words.into(),
+                    tool.operation.as_str().into(),
+                    tool.name_words.as_str().into(),
+                    tool.title_words.as_str().into(),
                     tool.description.as_str().into(),
-                    indexed.json.into(),
+                    tool.json.get().into(),
                 ],
             )?;
         }

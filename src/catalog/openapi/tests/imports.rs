@@ -139,7 +139,6 @@ fn a_broken_operation_is_skipped_and_the_rest_stays() {
         "/{open": { "get": {} },
         "/trace": { "trace": {} },
         "/body": { "get": { "requestBody": { "required": true, "content": { "application/json": {} } } } },
-        "/empty": { "post": { "requestBody": { "content": {} } } },
         "/text": "not an object",
         "/servers": { "get": { "servers": [{ "url": "ftp://files.example" }] } },
         "/dots/../up": { "get": {} },
@@ -166,7 +165,6 @@ fn a_broken_operation_is_skipped_and_the_rest_stays() {
             "GET /place",
             "GET /servers",
             "GET /{open",
-            "POST /empty",
             "TRACE /trace",
         ]
     );
@@ -563,4 +561,27 @@ fn a_body_parameter_counts_in_a_document_of_openapi_3_too() {
     let parameters = json!([{ "name": "body", "in": "body", "required": true, "schema": { "type": "object", "properties": { "a": { "type": "integer" } } } }]);
     let tool = tool_with(json!({ "parameters": parameters }), &json!({}));
     assert_eq!(body_text(&request(&tool, &json!({ "a": 1 })).unwrap()), r#"{"a":1}"#);
+}
+
+#[test]
+fn a_body_without_a_media_type_takes_any_json() {
+    let tool = tool_with(json!({ "requestBody": { "content": {} } }), &json!({}));
+    assert_eq!(body_text(&request(&tool, &json!({ "body": [1] })).unwrap()), "[1]");
+}
+
+#[test]
+fn what_is_almost_json_is_read() {
+    let text = r#"{ "openapi": "3.0.0", "paths": { "/a": { "get": { "operationId": "a", "tags": ["x",], }, }, }, }"#;
+    let import = import_openapi(text, &OPTIONS).unwrap();
+    assert_eq!(addresses(&import), ["api.a"]);
+    let broken = import_openapi(r#"{ "openapi": "3.0.0", "paths": [ "#, &OPTIONS).unwrap_err();
+    assert!(broken.to_string().contains("EOF"), "{broken}");
+}
+
+#[test]
+fn an_empty_description_is_none() {
+    let paths =
+        json!({ "/a": { "summary": " ", "description": "", "get": { "operationId": "a", "description": "" } } });
+    let import = import(&document(&paths, &json!({})));
+    assert_eq!((import.tools[0].title.as_str(), import.tools[0].description.as_str()), ("a", "GET /a"));
 }
