@@ -60,6 +60,8 @@ pub enum Operation {
     ReadTool(String),
     /// A page of the audit log, newest first.
     ListAudit(Page),
+    /// A page of what waits for a person, in all sessions.
+    ListApprovals(Page),
 }
 
 /// Which tools are looked for.
@@ -89,6 +91,7 @@ impl Operation {
                 | Self::FindTools(_)
                 | Self::ReadTool(_)
                 | Self::ListAudit(_)
+                | Self::ListApprovals(_)
         )
     }
 }
@@ -96,7 +99,13 @@ impl Operation {
 /// Whether a path is one of this API's.
 #[must_use]
 pub fn is_route(path: &str) -> bool {
-    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit"))
+    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "approvals"))
+}
+
+/// Whether what is under that path becomes a tool. What waits does not: a model gets no links to what others wait for.
+#[must_use]
+pub fn is_tool(path: &str) -> bool {
+    is_route(path) && path.split('/').next() != Some("approvals")
 }
 
 /// Reads a request.
@@ -140,7 +149,8 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
-        (["sources" | "toolkits" | "tools" | "audit"] | ["tools", _], _) => Err(Fault::method("GET")),
+        (["approvals"], "GET") => Ok(Operation::ListApprovals(parse_page("approvals", query)?)),
+        (["sources" | "toolkits" | "tools" | "audit" | "approvals"] | ["tools", _], _) => Err(Fault::method("GET")),
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }
 }

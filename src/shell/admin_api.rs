@@ -13,7 +13,7 @@ use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
 use crate::auth::{Outcome, Principal, Purpose};
 use crate::config::Settings;
-use crate::internal::{AdminAnswer, AdminQuestion, VERSION};
+use crate::internal::{AdminAnswer, AdminQuestion, VERSION, Via};
 use crate::organization;
 use crate::organization::fault::Fault;
 use crate::organization::route::{AdminCall, Operation, is_route, parse_call};
@@ -64,7 +64,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     };
     let query = edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
     let call = AdminCall { method, path: path.to_owned(), query, body };
-    let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, is_tool: false };
+    let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, via: Via::Api };
     let answer = match perform(&asks, call).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -84,8 +84,15 @@ pub(super) struct Asks<'a> {
     pub(super) env: &'a Env,
     pub(super) settings: &'a Rc<Settings>,
     pub(super) principal: &'a Principal,
-    /// It comes from a tool: the arguments were seen by a model.
-    pub(super) is_tool: bool,
+    /// How it is asked.
+    pub(super) via: Via,
+}
+
+impl Asks<'_> {
+    /// Whether it comes from a tool: the arguments were seen by a model.
+    pub(super) fn is_tool(&self) -> bool {
+        matches!(self.via, Via::Tool { .. })
+    }
 }
 
 /// Carries out a request of somebody whose role was checked.
@@ -101,7 +108,8 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
         _ => {
-            let question = AdminQuestion { version: VERSION, by: asks.principal.account.clone(), call };
+            let question =
+                AdminQuestion { version: VERSION, by: asks.principal.account.clone(), via: asks.via.clone(), call };
             organization_object::administer(asks.env, name, &question).await?
         }
     };

@@ -16,6 +16,7 @@ use wasm_bindgen_futures::spawn_local;
 use worker::{Env, State};
 
 use super::clock::{now, sleep};
+use super::inbox::{Inbox, changes_waiting};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
@@ -124,6 +125,10 @@ impl Link for LiveLink {
         }
     }
 
+    fn trace(&self) -> Vec<(String, String)> {
+        self.0.caller.trace.clone()
+    }
+
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
         Box::pin(sleep(std::time::Duration::from_millis(u64::from(milliseconds))))
     }
@@ -175,6 +180,8 @@ pub(crate) struct Runner {
     pub(crate) terminated_at: Cell<Option<u64>>,
     /// Whether the session's owner has the role `admin`.
     pub(crate) is_admin: Cell<bool>,
+    /// What the organization knows of what waits here.
+    pub(super) inbox: Inbox,
 }
 
 /// While it exists, something keeps the object awake and decisions are acted on at once.
@@ -211,7 +218,13 @@ impl Runner {
             last_activity: Cell::new(None),
             terminated_at: Cell::new(None),
             is_admin: Cell::new(false),
+            inbox: Inbox::default(),
         }
+    }
+
+    /// The bindings, for what is not about executions.
+    pub(super) fn env(&self) -> &Env {
+        &self.env
     }
 
     /// The object's state, for what is not about executions.
@@ -283,6 +296,8 @@ impl Runner {
             }
         }
         self.loaded.set(true);
+        // An earlier life of the object may have ended before it told.
+        self.tell_waiting_later();
         Ok(())
     }
 
@@ -491,6 +506,9 @@ impl Runner {
                         return;
                     }
                     log_expired(&live.id, &writes);
+                    if changes_waiting(&writes) {
+                        self.tell_waiting_later();
+                    }
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
@@ -790,6 +808,7 @@ impl Runner {
             execution: live
                 .values()
                 .filter_map(|live| live.engine.borrow().next_alarm(now, live.dozes_until.get().is_some()))
+                .chain(self.inbox.retry_at())
                 .min(),
             waiting: status(ExecutionStatus::Waiting) + status(ExecutionStatus::Sleeping),
             running: status(ExecutionStatus::Running)

@@ -8,7 +8,7 @@ use crate::catalog::tool::Tool;
 use crate::shell::http::load_settings;
 
 /// The layout that this release writes.
-const SCHEMA_VERSION: &str = "3";
+const SCHEMA_VERSION: &str = "4";
 
 /// Tables that every layout has in the same form.
 const TABLES: [&str; 4] = [
@@ -30,6 +30,13 @@ const LAYOUT_3: [&str; 9] = [
     "CREATE TABLE toolkit_tool (toolkit TEXT NOT NULL, address TEXT NOT NULL, PRIMARY KEY (toolkit, address)) WITHOUT ROWID",
     "CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, json TEXT NOT NULL)",
 ];
+/// What layout 4 has beyond them.
+const LAYOUT_4: [&str; 4] = [
+    "CREATE TABLE waiting (execution TEXT PRIMARY KEY, session TEXT NOT NULL, since INTEGER NOT NULL, expires_at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX waiting_since ON waiting (since, execution)",
+    "CREATE INDEX waiting_session ON waiting (session)",
+    "CREATE TABLE server_state (source TEXT PRIMARY KEY, json TEXT NOT NULL)",
+];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
 
@@ -44,7 +51,7 @@ impl OrganizationDurableObject {
         match version.as_deref() {
             Some(SCHEMA_VERSION) => {}
             // The tables without their version: they were made by a step that was not stored whole.
-            None | Some("1" | "2") => self.in_transaction(|| self.bring_up_to_date(version.is_some()))?,
+            None | Some("1" | "2" | "3") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
@@ -59,7 +66,17 @@ impl OrganizationDurableObject {
         Ok(())
     }
 
-    fn bring_up_to_date(&self, has_tools: bool) -> worker::Result<()> {
+    fn bring_up_to_date(&self, version: Option<&str>) -> worker::Result<()> {
+        if version != Some("3") {
+            self.make_layout_3(version.is_some())?;
+        }
+        for statement in LAYOUT_4 {
+            self.sql().exec(statement, None)?;
+        }
+        self.put_meta("schema-version", SCHEMA_VERSION)
+    }
+
+    fn make_layout_3(&self, has_tools: bool) -> worker::Result<()> {
         let sql = self.sql();
         for table in TABLES {
             sql.exec(table, None)?;
@@ -74,10 +91,7 @@ impl OrganizationDurableObject {
         for statement in LAYOUT_3 {
             sql.exec(statement, None)?;
         }
-        if has_tools {
-            self.move_tools()?;
-        }
-        self.put_meta("schema-version", SCHEMA_VERSION)
+        if has_tools { self.move_tools() } else { Ok(()) }
     }
 
     /// 1 and 2 → 3: tools have numbers, which their index goes by, and the names that they have in a toolkit.

@@ -9,6 +9,8 @@
 //! | `staged` | import, address | tools of an import that is not finished |
 //! | `toolkit` | slug | the toolkit as JSON |
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
+//! | `server_state` | source | how an MCP server was found when it was last asked |
+//! | `waiting` | execution id | what waits for a person in the sessions, as they say |
 //! | `audit` | number | who changed what, and when |
 //! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
 //! | `demo_answer` | idempotency key | what the demo answered to a request that changes something |
@@ -25,7 +27,8 @@ use super::catalog::Rulebook;
 use super::read_own_body;
 use super::rows::{Row, text};
 use crate::internal::{
-    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, LookupQuestion, Question, StagedTools, VERSION,
+    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, LookupQuestion, Question, ServerSeen, StagedTools,
+    VERSION, WaitingOfSession,
 };
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
@@ -86,6 +89,16 @@ impl DurableObject for OrganizationDurableObject {
             "subscribe" => {
                 let (organization, session): (String, String) = self.read(&mut request).await?;
                 self.subscribe(&organization, &session)?;
+                Response::from_json(&())
+            }
+            "waiting" => {
+                let waiting: WaitingOfSession = self.read(&mut request).await?;
+                self.put_waiting(&waiting)?;
+                Response::from_json(&())
+            }
+            "server" => {
+                let seen: ServerSeen = self.read(&mut request).await?;
+                self.note_server(&seen)?;
                 Response::from_json(&())
             }
             "admin" => {
