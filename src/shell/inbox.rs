@@ -90,6 +90,10 @@ impl Runner {
     }
 
     async fn try_tell_waiting(self: &Rc<Self>) -> worker::Result<()> {
+        // While the object is wiped nothing may look at its tables: they would be taken for there.
+        if self.last_activity.get().is_none() {
+            return Ok(());
+        }
         let stored = |error: super::store::StoreError| worker::Error::RustError(error.to_string());
         let Some(meta) = self.store.session_meta().map_err(stored)? else { return Ok(()) };
         self.load_open(&super::session::caller_of(&meta)).map_err(stored)?;
