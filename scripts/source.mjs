@@ -10,6 +10,8 @@ const USAGE = `npm run source -- <command>
 
   add <slug> <file or URL>     add or replace a source from an OpenAPI document (JSON or YAML)
       --mcp                    it is the URL of an MCP server
+      --graphql                it is the URL of a GraphQL endpoint, which is asked for its schema
+      --schema <file>          take the schema from there: the result of an introspection query (JSON)
       --base-url <URL>         use this base instead of the document's servers; it counts as confirmed
       --title <text>
       --bearer-env <NAME>      send the value of that environment variable as a bearer token
@@ -69,8 +71,8 @@ function read(args) {
       args,
       allowPositionals: true,
       options: {
-        "gateway": text, "base-url": text, "title": text, "bearer-env": text, "basic": text, "password-env": text, "header": text, "query": text, "value-env": text,
-        "mcp": flag, "auth-stdin": flag, "no-auth": flag, "trusted": flag, "idempotent-writes": flag, "honours-idempotency-key": flag,
+        "gateway": text, "base-url": text, "schema": text, "title": text, "bearer-env": text, "basic": text, "password-env": text, "header": text, "query": text, "value-env": text,
+        "mcp": flag, "graphql": flag, "auth-stdin": flag, "no-auth": flag, "trusted": flag, "idempotent-writes": flag, "honours-idempotency-key": flag,
         "confirm": { type: "string", multiple: true },
       },
     });
@@ -108,10 +110,13 @@ function connect(gateway) {
 
 async function requestOf(values, place) {
   const isUrl = /^https?:\/\//.test(place);
-  if (values.mcp && !isUrl) throw new Failure("An MCP server is added by its URL.");
+  const kind = kindOf(values);
+  if (kind !== "openapi" && !isUrl) throw new Failure(`${kind === "mcp" ? "An MCP server" : "A GraphQL API"} is added by its URL.`);
   const auth = await authOf(values);
   return {
-    ...(values.mcp ? { kind: "mcp", url: place } : { kind: "openapi", ...(isUrl ? { specUrl: place } : { spec: readDocument(place) }) }),
+    kind,
+    ...(kind !== "openapi" ? { url: place } : isUrl ? { specUrl: place } : { spec: readDocument(place) }),
+    ...(values.schema ? { spec: readDocument(values.schema) } : {}),
     ...(values["base-url"] ? { baseUrl: values["base-url"] } : {}),
     ...(values.title ? { title: values.title } : {}),
     ...(auth === undefined ? {} : { auth }),
@@ -120,6 +125,12 @@ async function requestOf(values, place) {
     idempotentWrites: values["idempotent-writes"] ?? false,
     honoursIdempotencyKey: values["honours-idempotency-key"] ?? false,
   };
+}
+
+function kindOf(values) {
+  if (values.mcp && values.graphql) throw new Failure("--mcp and --graphql exclude each other.");
+  if (values.schema && !values.graphql) throw new Failure("--schema goes with --graphql.");
+  return values.mcp ? "mcp" : values.graphql ? "graphql" : "openapi";
 }
 
 function readDocument(file) {

@@ -17,6 +17,7 @@ use crate::organization::fault::Fault;
 use crate::organization::report::Report;
 use crate::organization::route::AdminCall;
 use crate::policy::{Judgement, Vouched};
+use crate::protocol::time::iso_time;
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
@@ -387,6 +388,9 @@ pub struct ToolLookup {
     pub judgement: Option<Judgement>,
     /// Addresses that look alike, where there is no such tool.
     pub suggestions: Vec<String>,
+    /// The session's toolkit has this tool's source and no other, so that the source's own names are used.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alone: bool,
 }
 
 /// What a source is made from.
@@ -439,6 +443,9 @@ pub struct SourceRow {
     /// MCP, GraphQL: the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// GraphQL: the schema was given, not asked for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub schema_given: bool,
     /// Whether it is served by the gateway itself.
     pub built_in: bool,
     /// Whether what it says of its own tools may loosen something.
@@ -466,6 +473,11 @@ pub struct SourceRow {
     /// When it was last read, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub updated_at: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl SourceRow {
@@ -500,6 +512,34 @@ impl SourceRow {
     }
 }
 
+/// How an administrator's request is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// Over HTTP.
+    #[default]
+    Api,
+    /// By a program that calls it as a tool, after a person approved.
+    Tool {
+        /// The execution that the call is of, as log lines name it.
+        execution: String,
+    },
+    /// By nobody: an MCP server said that its tools changed.
+    Server,
+}
+
+impl Via {
+    /// The word for it, and the execution where there is one.
+    #[must_use]
+    pub fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Api => ("api", None),
+            Self::Tool { execution } => ("tool", Some(execution)),
+            Self::Server => ("server", None),
+        }
+    }
+}
+
 /// A request to the administration API, on its way to the organization object. Whoever sends it has checked the role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminQuestion {
@@ -510,6 +550,9 @@ pub struct AdminQuestion {
     /// The organization that it asks about, which the object does not know of itself.
     #[serde(default)]
     pub organization: String,
+    /// How it asks.
+    #[serde(default)]
+    pub via: Via,
     /// What it asks for.
     pub call: AdminCall,
 }
@@ -613,6 +656,9 @@ pub struct ImportEnd {
     pub import: String,
     /// The account that asked for it.
     pub by: String,
+    /// How it asked.
+    #[serde(default)]
+    pub via: Via,
     /// The source as it is to be; `tools` is how many were staged.
     pub source: SourceRow,
     /// The revision that it was made from; 0 for a new one.
@@ -669,9 +715,130 @@ pub struct ServersAnswer {
     pub alone: bool,
 }
 
+/// Everything that waits for a person in one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingOfSession {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The session.
+    pub session: String,
+    /// What waits; each is one pause.
+    pub items: Vec<WaitingItem>,
+}
+
+/// A pause that waits for a person. It is stored by the organization object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingItem {
+    /// What the wire calls `executionId`.
+    pub execution_id: String,
+    /// Whose session it is.
+    pub account: String,
+    /// What the client calls itself. Untrusted.
+    pub client: String,
+    /// The tools that are to be called, the first of them.
+    pub tools: Vec<WaitingTool>,
+    /// How many calls wait.
+    pub calls: u32,
+    /// Since when, in milliseconds since the Unix epoch.
+    pub since: u64,
+    /// When the last of it expires, likewise.
+    pub expires_at: u64,
+    /// Where it is decided.
+    pub approval_url: String,
+}
+
+/// A tool that is to be called. Its arguments are for those who decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingTool {
+    /// The tool's address.
+    pub address: String,
+    /// The tool's title.
+    pub title: String,
+}
+
+/// How an MCP server was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerSeen {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The slug of its source.
+    pub source: String,
+    /// The era that it speaks, or why it could not be used.
+    pub outcome: Result<String, String>,
+}
+
+/// What is known of an MCP server. It is stored by the organization object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServerState {
+    /// When it could be used last, in milliseconds since the Unix epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached_at: Option<u64>,
+    /// `stateless`, or the version of its sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub era: Option<String>,
+    /// When it could not be used, and why; `None` once it could be again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<(u64, String)>,
+}
+
+impl ServerState {
+    /// The state after somebody found it so.
+    #[must_use]
+    pub fn after(self, seen: &ServerSeen, now: u64) -> Self {
+        match &seen.outcome {
+            Ok(era) => Self { reached_at: Some(now), era: Some(era.clone()), failed: None },
+            Err(why) => Self { failed: Some((now, why.chars().take(500).collect())), ..self },
+        }
+    }
+
+    /// As the administration API shows it.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        json!({
+            "state": if self.failed.is_some() { "failing" } else { "ok" },
+            "reachedAt": self.reached_at.map(iso_time),
+            "era": self.era,
+            "failedAt": self.failed.as_ref().map(|(at, _)| iso_time(*at)),
+            "error": self.failed.as_ref().map(|(_, why)| why),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn server_state_format_unchanged() {
+        let seen = |outcome| ServerSeen { version: VERSION, source: "docs".to_owned(), outcome };
+        let state = ServerState::default().after(&seen(Ok("stateless".to_owned())), 1);
+        assert_eq!(serde_json::to_string(&state).unwrap(), r#"{"reachedAt":1,"era":"stateless"}"#);
+        let state = state.after(&seen(Err("it hangs".to_owned())), 2);
+        let text = r#"{"reachedAt":1,"era":"stateless","failed":[2,"it hangs"]}"#;
+        assert_eq!(serde_json::to_string(&state).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ServerState>(text).unwrap(), state);
+        assert_eq!(state.shown()["state"], "failing");
+        assert_eq!(state.after(&seen(Ok("2025-11-25".to_owned())), 3).failed, None);
+    }
+
+    #[test]
+    fn waiting_item_format_unchanged() {
+        let item = WaitingItem {
+            execution_id: "x".to_owned(),
+            account: "ann".to_owned(),
+            client: "c 1".to_owned(),
+            tools: vec![WaitingTool { address: "a.b".to_owned(), title: "B".to_owned() }],
+            calls: 1,
+            since: 1,
+            expires_at: 2,
+            approval_url: "https://gw.example/resume/x".to_owned(),
+        };
+        let text = r#"{"executionId":"x","account":"ann","client":"c 1","tools":[{"address":"a.b","title":"B"}],"calls":1,"since":1,"expiresAt":2,"approvalUrl":"https://gw.example/resume/x"}"#;
+        assert_eq!(serde_json::to_string(&item).unwrap(), text);
+        assert_eq!(serde_json::from_str::<WaitingItem>(text).unwrap(), item);
+    }
 
     fn context() -> Context {
         let principal = Principal {

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { QUESTIONS, documents } from "./fixtures/catalog.mjs";
-import { approve, devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { approve, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 let backend;
@@ -180,7 +180,7 @@ test("a source that is read again keeps its addresses and says what changed", as
   backend.state.documents["/again.json"] = "{ this is no document";
   const failed = await api("POST", "sources/again/refresh");
   assert.equal(failed.status, 422, failed.text);
-  assert.match(failed.body.error.message, /^spec /);
+  assert.match(failed.body.error.message, /^specUrl /);
   assert.equal((await run(session, "return await tools.again.listPets({});")).ok, true, "what fails leaves the source as it was");
   assert.equal((await ok(api("GET", "sources/again"))).report.counts.added, 1);
 
@@ -433,14 +433,15 @@ test("a document of twenty megabytes is imported, one that is too large is refus
   assert.match(refused.body.error.message, /2726\d\d\d\d.*25165824/);
 });
 
-test("an organization of the layout before is brought up to date, with all that it held", async (t) => {
+/** A gateway whose organization `old` has the storage of a fixture, which `change` may add to. */
+async function oldOrganization(t, fixture, change = (text) => text) {
   const stateDir = mkdtempSync(join(tmpdir(), "countersign-state-"));
   const own = await startGateway({ stateDir, vars: { DEFAULT_TOOL_MODE: "code" } });
   t.after(async () => {
     await own.stop();
     rmSync(stateDir, { recursive: true, force: true });
   });
-  const token = devToken({ organization: "old" });
+  const token = devToken({ organization: "old", account: "root", roles: ["admin"] });
   const before = await openSession(own, { token });
   await run(before, "return await tools.demo.listItems({});");
   const [id] = await own.objects("OrganizationDurableObject");
@@ -450,13 +451,20 @@ test("an organization of the layout before is brought up to date, with all that 
   const database = new DatabaseSync(join(stateDir, file));
   const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'tool_search_%' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '\\_cf%' ESCAPE '\\'").all();
   for (const { name } of tables) database.exec(`DROP TABLE "${name}"`);
-  // Something of the old layout that no import brings back.
-  const text = readFileSync(new URL("./fixtures/organization-v2.sql", import.meta.url), "utf8");
-  const row = /INSERT INTO tool [^\n]*'demo\.getItem'[^\n]*\n/.exec(text)[0];
-  database.exec(text + row.replaceAll("demo.getItem", "kept.getItem").replaceAll("'demo'", "'kept'").replaceAll('"source":"demo"', '"source":"kept"').replaceAll("demo__getItem", "kept__getItem"));
+  database.exec(change(readFileSync(new URL(`./fixtures/${fixture}`, import.meta.url), "utf8")));
   database.close();
   await own.start();
+  const api = async (path) => (await own.fetch(`/api/${path}`, { headers: { authorization: `Bearer ${token}` } })).json();
+  return { own, id, token, api };
+}
 
+test("an organization of layout 2 is brought up to date, with all that it held", async (t) => {
+  // Something of the old layout that no import brings back.
+  const kept = (text) => {
+    const row = /INSERT INTO tool [^\n]*'demo\.getItem'[^\n]*\n/.exec(text)[0];
+    return text + row.replaceAll("demo.getItem", "kept.getItem").replaceAll("'demo'", "'kept'").replaceAll('"source":"demo"', '"source":"kept"').replaceAll("demo__getItem", "kept__getItem");
+  };
+  const { own, id, token } = await oldOrganization(t, "organization-v2.sql", kept);
   const session = await openSession(own, { token, query: { tool_mode: "direct" } });
   const listed = (await session.call("tools/list")).result.tools.map((tool) => tool.name);
   for (const name of ["demo__getItem", "kept__getItem", "countersign__sources__list"]) assert.ok(listed.includes(name), listed.join());
@@ -467,6 +475,20 @@ test("an organization of the layout before is brought up to date, with all that 
   assert.equal(calls.getItem, 1, "the inventory is the old one");
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT name FROM sqlite_master WHERE name = 'old_tool'"), []);
+});
+
+test("an organization of layout 3 is brought up to date, with all that it held", async (t) => {
+  const { own, id, token, api } = await oldOrganization(t, "organization-v3.sql");
+  assert.deepEqual((await api("approvals")).items, []);
+  const { title, tools } = await api("sources/kept");
+  assert.deepEqual([title, tools], ["Kept", 1]);
+  assert.deepEqual((await api("policies")).policies, [{ pattern: "kept.**", action: "approve", note: "kept" }]);
+  assert.equal((await api("toolkits/reader")).tools, 1);
+  assert.deepEqual((await api("audit")).items.map(({ action }) => action), ["toolkit.put", "policies.put", "source.put"]);
+  const program = await openSession(own, { token });
+  const hits = await run(program, 'return (await tools.search({ query: "get item", source: "kept" })).data.items.map((item) => item.address);');
+  assert.deepEqual(hits, ["kept.getItem"]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
 });
 
 test("an MCP server that quotes its credential while it is connected to is not quoted", async () => {
@@ -507,4 +529,96 @@ test("a refresh that moves the base reaches sessions", async () => {
   backend.state.documents["/moving.json"] = at("/v2");
   await ok(api("POST", "sources/moving/refresh"));
   await waitFor(async () => (await called()) === "/v2/pets", { timeout: 7_000 });
+});
+
+test("what waits in all sessions is listed for administrators, and goes when it is decided or expires", async () => {
+  const stateDir = mkdtempSync(join(tmpdir(), "countersign-waiting-"));
+  const own = await startGateway({ stateDir, vars: { DEFAULT_TOOL_MODE: "code", RESUME_WAIT_MS: "5000" } });
+  try {
+    const token = (account, roles = []) => devToken({ organization: "waiting", account, roles });
+    const get = async (path, by = token("root", ["admin"])) => {
+      const response = await own.fetch(`/api/${path}`, { headers: { authorization: `Bearer ${by}` } });
+      return { status: response.status, body: await response.json() };
+    };
+    const waiting = async (count) =>
+      waitFor(async () => {
+        const { items } = (await get("approvals")).body;
+        return items.length === count && { items };
+      }, { what: `${count} to be listed` });
+    assert.deepEqual((await get("approvals")).body.items, []);
+    assert.equal((await get("approvals", token("ann"))).status, 403);
+
+    const remove = (id) => `return await Promise.all([tools.demo.deleteItem({ id: "${id}" }), tools.demo.updateItem({ id: "${id}", name: "secret name" })]);`;
+    const paused = [];
+    for (const account of ["ann", "bob"]) {
+      const session = await openSession(own, { token: token(account) });
+      paused.push((await session.tool("execute", { code: remove("item-1") })).structuredContent);
+    }
+    const { items } = await waiting(2);
+    assert.deepEqual(items.map(({ account }) => account), ["ann", "bob"]);
+    assert.equal(items[0].executionId, paused[0].executionId);
+    assert.equal(items[0].approvalUrl, paused[0].approvalUrl);
+    assert.equal(items[0].mcpSessionId, new URL(paused[0].approvalUrl).searchParams.get("mcp_session_id"));
+    assert.deepEqual(items[0].tools.map(({ address }) => address), ["demo.deleteItem", "demo.updateItem"]);
+    assert.equal(items[0].calls, 2);
+    assert.ok(items[0].since < items[0].expiresAt);
+    assert.ok(!JSON.stringify(items).includes("secret name"), "no arguments");
+
+    const first = (await get("approvals?limit=1")).body;
+    assert.equal(first.items.length, 1);
+    const second = (await get(`approvals?limit=1&cursor=${first.nextCursor}`)).body;
+    assert.deepEqual([second.items[0].account, second.nextCursor], ["bob", undefined]);
+
+    assert.equal((await approve(own, paused[0], { token: token("ann", ["approver"]) })).status, 200);
+    assert.deepEqual((await waiting(1)).items.map(({ account }) => account), ["bob"]);
+
+    // As if the object had been lost between the journal and the telling.
+    const [organization] = await own.objects("OrganizationDurableObject");
+    await own.stop();
+    const { DatabaseSync } = await import("node:sqlite");
+    const change = (file, statement) => {
+      const found = readdirSync(stateDir, { recursive: true }).find((path) => path.endsWith(file));
+      const database = new DatabaseSync(join(stateDir, found));
+      database.exec(statement);
+      database.close();
+    };
+    change(join("-OrganizationDurableObject", `${organization}.sqlite`), "DELETE FROM waiting");
+    change(join("-SessionDurableObject", `${items[1].mcpSessionId}.sqlite`), "DELETE FROM meta WHERE key = 'told-waiting'");
+    await own.start();
+    await get("approvals");
+    await shownPause(own, paused[1], { token: token("bob", ["approver"]) });
+    assert.equal((await waiting(1)).items[0].account, "bob");
+    assert.equal((await approve(own, paused[1], { token: token("bob", ["approver"]) })).status, 200);
+    await waiting(0);
+    assert.deepEqual(await own.sql("OrganizationDurableObject", organization, "SELECT execution FROM waiting"), []);
+  } finally {
+    await own.stop();
+    rmSync(stateDir, { recursive: true, force: true });
+  }
+});
+
+test("the audit log says how a change was made, and what an administrator vouched for", async () => {
+  const { name, api, admin } = organization();
+  await ok(api("PUT", "sources/pets", { kind: "openapi", spec: petstore(), trusted: true, confirmedOrigins: ["https://a.example"], idempotentWrites: true }));
+  const session = await openSession(gateway, { token: admin });
+  const paused = await session.tool("execute", { code: 'return await tools.countersign.policies.put({ policies: [{ pattern: "pets.**", action: "block" }] });' });
+  await approve(gateway, paused.structuredContent, { token: devToken({ organization: name, account: "root", roles: ["approver"] }) });
+  await session.tool("resume", { executionId: paused.structuredContent.executionId });
+  const [policies, source] = (await ok(api("GET", "audit"))).items;
+  assert.deepEqual([policies.action, policies.via], ["policies.put", "tool"]);
+  assert.match(policies.executionId, /^[0-9a-f]{32}$/);
+  assert.deepEqual([source.action, source.via, source.executionId], ["source.put", "api", undefined]);
+  const { trusted, idempotentWrites, honoursIdempotencyKey, confirmedOrigins } = source.detail;
+  assert.deepEqual({ trusted, idempotentWrites, honoursIdempotencyKey, confirmedOrigins }, { trusted: true, idempotentWrites: true, honoursIdempotencyKey: false, confirmedOrigins: ["https://a.example"] });
+});
+
+test("a fault names the field that is wrong, once", async () => {
+  const { api } = organization();
+  const fault = async (source) => (await api("PUT", "sources/pets", { kind: "openapi", spec: petstore(), ...source })).body.error;
+  const token = await fault({ auth: { kind: "bearer", token: "Bearer x" } });
+  assert.deepEqual([token.data.field, token.message], ["auth.token", "auth.token must be the token alone, without the word Bearer"]);
+  backend.state.documents["/broken.json"] = { openapi: "9.9" };
+  const document = await fault({ spec: undefined, specUrl: `${backend.url}/broken.json` });
+  assert.equal(document.data.field, "specUrl");
+  assert.match(document.message, /^specUrl cannot be imported/);
 });

@@ -205,7 +205,7 @@ fn check(text: &str, import_first: &Import) -> Seen {
 fn operation_of(tool: &Tool) -> String {
     match &tool.binding {
         Binding::Http(http) => format!("{} {}", http.method, http.path_template),
-        Binding::Mcp(_) => String::new(),
+        Binding::Mcp(_) | Binding::Graphql(_) => String::new(),
     }
 }
 

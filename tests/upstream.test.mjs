@@ -89,7 +89,10 @@ for (const era of ERAS) {
     await session.call("logging/setLevel", { level: "warning" });
     const blocks = await session.tool("up__blocks");
     assert.equal(blocks.content[0].annotations.priority, 0.5);
-    assert.deepEqual(blocks.content[2], { type: "resource_link", uri: "note://one", name: "one" });
+    assert.deepEqual(blocks.content[2], { type: "resource_link", uri: "up+note://one", name: "one" });
+    assert.deepEqual(blocks.content[3].resource, { uri: "up+note://two", text: "note://two" });
+    const linked = await session.call("resources/read", { uri: blocks.content[2].uri });
+    assert.equal(linked.result.contents[0].uri, "up+note://one");
     assert.deepEqual(await session.tool("up__fail"), { content: [{ type: "text", text: "It went wrong" }], isError: true });
     const { result, messages } = await session.call("tools/call", { name: "up__talk", arguments: {}, _meta: { progressToken: "mine" } });
     assert.equal(result.content[0].text, "talked");
@@ -140,8 +143,9 @@ for (const era of ERAS) {
     const read = (await session.call("resources/read", { uri: "two+note://two" })).result;
     assert.deepEqual(read.contents, [{ uri: "two+note://two", text: "the note note://two" }]);
     assert.equal((await one.calls("resources/read")).length, before, "the other one was not asked");
-    assert.equal((await session.call("resources/read", { uri: "note://one" })).result.contents[0].text, "the note note://one");
-    assert.ok((await session.call("resources/read", { uri: "nobody://x" })).error);
+    // The conformance suite's fixtures, where they are, have a code of their own.
+    for (const uri of ["note://one", "nobody://x", "two+", "three+note://one"]) assert.match(String((await session.call("resources/read", { uri })).error.code), /^-32(602|002)$/, uri);
+    assert.equal((await one.calls("resources/read")).length, before, "nothing is tried");
     const { prompts } = (await session.call("prompts/list")).result;
     assert.deepEqual(prompts.map(({ name }) => name).filter((name) => name.endsWith("greet")), ["one_a__greet", "two__greet"]);
     const fresh = await direct();
@@ -149,6 +153,39 @@ for (const era of ERAS) {
     const complete = async (ref) => (await session.call("completion/complete", { ref, argument: { name: "who", value: "A" } })).result.completion.values;
     assert.deepEqual(await complete({ type: "ref/prompt", name: "one_a__greet" }), ["greet:A"]);
     assert.deepEqual(await complete({ type: "ref/resource", uri: "two+note://{id}" }), ["note://{id}:A"]);
+  });
+
+  test(`${era}: the trace of a request goes along to the server`, async () => {
+    const upstream = await start({ era });
+    const { program, direct } = await organization({ up: upstream });
+    const trace = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", tracestate: "a=1", baggage: "k=v" };
+    const seen = async (method) => {
+      const { headers } = (await upstream.calls(method)).at(-1);
+      return { traceparent: headers.traceparent, tracestate: headers.tracestate, baggage: headers.baggage };
+    };
+    await run(await program({ headers: trace }), "return (await tools.up.echo({ text: 'x' })).ok");
+    assert.deepEqual(await seen("tools/call"), trace);
+    const session = await direct({ headers: trace });
+    await session.call("resources/read", { uri: "up+note://one" });
+    assert.deepEqual(await seen("resources/read"), trace);
+    await (await direct()).tool("up__echo", { text: "y" });
+    assert.deepEqual(await seen("tools/call"), { traceparent: undefined, tracestate: undefined, baggage: undefined });
+  });
+
+  test(`${era}: administrators see how a server was found`, async () => {
+    const upstream = await start({ era });
+    const { name, program } = await organization({ up: upstream });
+    const state = async () => {
+      const response = await gateway.fetch("/api/sources", { headers: { authorization: `Bearer ${devToken({ organization: name, roles: ["admin"] })}` } });
+      return (await response.json()).items.find(({ slug }) => slug === "up").server;
+    };
+    const fine = await state();
+    assert.deepEqual([fine.state, fine.era, fine.error], ["ok", era === "stateless" ? "stateless" : "2025-11-25", null]);
+    await upstream.kill();
+    assert.equal((await run(await program(), "return (await tools.up.echo({}))")).ok, false);
+    const failing = await waitFor(async () => ((await state()).state === "failing" ? state() : undefined), { what: "the failure to be told" });
+    assert.equal(failing.reachedAt, fine.reachedAt);
+    assert.ok(failing.error.length > 0 && failing.failedAt >= failing.reachedAt, JSON.stringify(failing));
   });
 
   test(`${era}: a server that was killed fails alone, and is used again when it is back`, async () => {
@@ -263,4 +300,46 @@ test("a session ends its sessions with servers", async () => {
   assert.equal(await upstream.sessions(), 1);
   await session.del();
   await waitFor(async () => (await upstream.sessions()) === 0, { what: "the server's session to be ended" });
+});
+
+test("a header that a tool wants under another name is found, and the call is sent once more", async () => {
+  const upstream = await start({ era: "stateless" });
+  const { name, program, approver } = await organization({ up: upstream });
+  const session = await program();
+  await upstream.set({ header: "Zone" });
+  const calls = async () => (await upstream.calls("tools/call")).filter(({ params }) => params.name === "region");
+  const found = await run(session, "return (await tools.up.region({ region: 'north' }))");
+  assert.equal(found.data.args.region, "north", JSON.stringify(found));
+  assert.deepEqual((await calls()).map(({ headers }) => [headers["mcp-param-region"], headers["mcp-param-zone"]]), [["north", undefined], [undefined, "north"]]);
+
+  const policies = await gateway.fetch("/api/policies", {
+    method: "PUT",
+    headers: { authorization: `Bearer ${devToken({ organization: name, roles: ["admin"] })}`, "content-type": "application/json" },
+    body: JSON.stringify([{ pattern: "up.region", action: "approve" }]),
+  });
+  assert.equal(policies.status, 200);
+  const approved = async () => {
+    const paused = await session.tool("execute", { code: "return (await tools.up.region({ region: 'south' }))" });
+    assert.equal(paused.structuredContent.status, "user_approval_required");
+    assert.equal((await approve(gateway, paused.structuredContent, approver)).status, 200);
+    return (await session.tool("resume", { executionId: paused.structuredContent.executionId })).structuredContent.result;
+  };
+  await waitFor(async () => (await approved()).ok, { what: "the new description to be read" });
+  await upstream.set({ header: "Area" });
+  const before = (await calls()).length;
+  const refused = await approved();
+  assert.deepEqual([refused.ok, refused.error.retryable], [false, true], JSON.stringify(refused));
+  assert.equal((await calls()).length, before + 1, "what a person approved as it was is not sent as it is now");
+});
+
+test("a version that a server does not speak any more is asked for anew, once", async () => {
+  const upstream = await start({ era: "stateless" });
+  const { program } = await organization({ up: upstream });
+  const session = await program();
+  await run(session, "return (await tools.up.echo({})).ok");
+  await upstream.set({ otherVersion: 1 });
+  assert.equal((await run(session, "return (await tools.up.echo({ text: 'again' }))")).data.text, "again");
+  await upstream.set({ otherVersion: 9 });
+  const refused = await run(session, "return (await tools.up.echo({}))");
+  assert.deepEqual([refused.ok, refused.error.details.code], [false, -32022]);
 });

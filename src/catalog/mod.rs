@@ -4,6 +4,7 @@
 //! checked arguments into the bytes of a request and an answer into a value. It never sends anything, never reads a
 //! clock, never sees a credential, and never fetches what a document refers to.
 
+pub mod graphql;
 pub mod mcp;
 pub mod openapi;
 pub mod rank;

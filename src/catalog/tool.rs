@@ -56,6 +56,8 @@ pub enum Binding {
     Http(HttpBinding),
     /// A tool of an MCP server.
     Mcp(McpBinding),
+    /// A field of a GraphQL API.
+    Graphql(GraphqlBinding),
 }
 
 impl Binding {
@@ -91,6 +93,15 @@ impl Binding {
                 "renamed": mcp.renamed,
                 "definitionHash": mcp.definition_hash,
             }),
+            Self::Graphql(graphql) => json!({
+                "kind": "graphql",
+                "origin": base_url.and_then(origin_of),
+                "url": base_url,
+                // With a selection of the caller's it is that one's, which is among the arguments.
+                "document": graphql.document(),
+                "renamed": graphql.renamed,
+                "definitionHash": graphql.definition_hash,
+            }),
         }
     }
 
@@ -99,7 +110,7 @@ impl Binding {
     pub fn origin(&self, base_url: Option<&str>) -> Option<String> {
         match self {
             Self::Http(http) => http.base_url.as_deref().or(base_url).and_then(origin_of),
-            Self::Mcp(_) => base_url.and_then(origin_of),
+            Self::Mcp(_) | Self::Graphql(_) => base_url.and_then(origin_of),
         }
     }
 }
@@ -128,6 +139,70 @@ pub struct HeaderArgument {
     pub path: Vec<String>,
     /// The header's name after `Mcp-Param-`.
     pub name: String,
+}
+
+/// A field of a GraphQL API's query or mutation type. The endpoint is the source's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphqlBinding {
+    /// The kind of the document.
+    pub operation: GraphqlOperation,
+    /// The field's name.
+    pub field: String,
+    /// The field's arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<GraphqlVariable>,
+    /// What is selected of the result; `None` where it is a scalar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<GraphqlSelection>,
+    /// Names on the wire of nested properties that had to be exposed under another key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<RenamedProperty>,
+    /// SHA-256 (hex) over what was read of it: title, description, input schema, hints, document.
+    pub definition_hash: String,
+}
+
+/// The kind of a GraphQL document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GraphqlOperation {
+    /// It only reads.
+    Query,
+    /// It may change something.
+    Mutation,
+}
+
+impl GraphqlOperation {
+    /// The word that a document begins with.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Mutation => "mutation",
+        }
+    }
+}
+
+/// An argument of a field, which is a variable of the document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphqlVariable {
+    /// The argument's key in the input schema.
+    pub key: String,
+    /// The name on the wire.
+    pub name: String,
+    /// The type as a document declares it, such as `[ID!]!`.
+    pub takes: String,
+}
+
+/// What is selected of a field's result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphqlSelection {
+    /// The argument that a caller selects with.
+    pub key: String,
+    /// What is selected without it, in braces.
+    pub default: String,
 }
 
 /// An HTTP operation: where each argument goes and how it is written there.

@@ -68,6 +68,8 @@ pub enum Operation {
     CreateKey(NewKey),
     /// An API key is revoked.
     DeleteKey(String),
+    /// A page of what waits for a person, in all sessions.
+    ListApprovals(Page),
 }
 
 /// Which tools are looked for.
@@ -98,6 +100,7 @@ impl Operation {
                 | Self::ReadTool(_)
                 | Self::ListAudit(_)
                 | Self::ListKeys(_)
+                | Self::ListApprovals(_)
         )
     }
 }
@@ -105,7 +108,15 @@ impl Operation {
 /// Whether a path is one of this API's.
 #[must_use]
 pub fn is_route(path: &str) -> bool {
-    matches!(path.split('/').next(), Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys"))
+    let first = path.split('/').next();
+    matches!(first, Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys" | "approvals"))
+}
+
+/// Whether what is under that path becomes a tool. What waits does not: a model gets no links to what others wait for. Nor do keys:
+/// what a model has seen is no secret any more.
+#[must_use]
+pub fn is_tool(path: &str) -> bool {
+    is_route(path) && !matches!(path.split('/').next(), Some("approvals" | "keys"))
 }
 
 /// Reads a request.
@@ -149,13 +160,14 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
+        (["approvals"], "GET") => Ok(Operation::ListApprovals(parse_page("approvals", query)?)),
         (["keys"], "GET") => Ok(Operation::ListKeys(parse_page("keys", query)?)),
         (["keys"], "POST") => Ok(Operation::CreateKey(parse_new_key(&call.body)?)),
         (["keys"], _) => Err(Fault::method("GET, POST")),
         (["keys", id], "DELETE") if is_key_id(id) => Ok(Operation::DeleteKey((*id).to_owned())),
         (["keys", _], "DELETE") => Err(Fault::missing("key with that id")),
         (["keys", _], _) => Err(Fault::method("DELETE")),
-        (["sources" | "toolkits" | "tools" | "audit"] | ["tools", _], _) => Err(Fault::method("GET")),
+        (["sources" | "toolkits" | "tools" | "audit" | "approvals"] | ["tools", _], _) => Err(Fault::method("GET")),
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }
 }

@@ -51,6 +51,8 @@ pub enum Definition<'a> {
     Graphql {
         /// Its URL.
         url: String,
+        /// The result of an introspection query, where the endpoint is not to be asked for it.
+        introspection: Option<Cow<'a, str>>,
     },
 }
 
@@ -80,7 +82,7 @@ impl SourceRequest<'_> {
     pub fn stated_url(&self) -> Option<&str> {
         match &self.definition {
             Definition::Openapi { base_url, .. } => base_url.as_deref(),
-            Definition::Mcp { url } | Definition::Graphql { url } => Some(url),
+            Definition::Mcp { url } | Definition::Graphql { url, .. } => Some(url),
         }
     }
 }
@@ -95,7 +97,13 @@ pub fn parse_source(body: &str) -> Result<SourceRequest<'_>, Fault> {
             let url = fields.text("url", usize::MAX)?;
             let url = url.ok_or_else(|| Fault::field("url", format!("is required for the kind {kind}")))?;
             let url = parse_url("url", &url)?;
-            if kind == "mcp" { Definition::Mcp { url } } else { Definition::Graphql { url } }
+            if kind == "mcp" {
+                Definition::Mcp { url }
+            } else {
+                let given = fields.raw("spec").filter(|raw| raw.get() != "null");
+                let problem = "has to be the result of an introspection query: an object, or a text in JSON";
+                Definition::Graphql { url, introspection: given.map(|raw| document(raw, problem)).transpose()? }
+            }
         }
         Some(_) => return Err(Fault::field("kind", "has to be openapi, mcp or graphql")),
         None => return Err(Fault::field("kind", "is required: openapi, mcp or graphql")),
@@ -124,7 +132,10 @@ pub fn parse_source(body: &str) -> Result<SourceRequest<'_>, Fault> {
         Definition::Openapi { .. } => {
             "kind, spec, specUrl, baseUrl, title, auth, confirmedOrigins, trusted, idempotentWrites, honoursIdempotencyKey"
         }
-        Definition::Mcp { .. } | Definition::Graphql { .. } => {
+        Definition::Graphql { .. } => {
+            "kind, url, spec, title, auth, confirmedOrigins, trusted, idempotentWrites, honoursIdempotencyKey"
+        }
+        Definition::Mcp { .. } => {
             "kind, url, title, auth, confirmedOrigins, trusted, idempotentWrites, honoursIdempotencyKey"
         }
     })?;
@@ -139,20 +150,18 @@ fn openapi<'a>(fields: &mut Fields<'a>) -> Result<Definition<'a>, Fault> {
         (Some(_), Some(_)) => return Err(Fault::field("specUrl", "and spec exclude each other; give one of them")),
         (None, None) => return Err(Fault::field("spec", "or specUrl is required")),
         (None, Some(url)) => Document::Url(parse_url("specUrl", &url)?),
-        (Some(raw), None) => Document::Text(document(raw)?),
+        (Some(raw), None) => Document::Text(document(raw, "has to be an object, or a text in JSON or YAML")?),
     };
     Ok(Definition::Openapi { document, base_url })
 }
 
 /// A document is a JSON object as it stands, or a text in JSON or YAML.
-fn document(raw: &RawValue) -> Result<Cow<'_, str>, Fault> {
+fn document<'a>(raw: &'a RawValue, problem: &str) -> Result<Cow<'a, str>, Fault> {
     let text = raw.get();
     if text.starts_with('{') {
         return Ok(Cow::Borrowed(text));
     }
-    serde_json::from_str::<String>(text)
-        .map(Cow::Owned)
-        .map_err(|_| Fault::field("spec", "has to be an object, or a text in JSON or YAML"))
+    serde_json::from_str::<String>(text).map(Cow::Owned).map_err(|_| Fault::field("spec", problem))
 }
 
 /// Reads the body of `POST /api/sources/<slug>/confirm`.

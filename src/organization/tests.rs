@@ -223,6 +223,7 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         "tools",
         "tools/{address}",
         "audit",
+        "approvals",
         "keys",
         "keys/{id}",
     ] {

@@ -7,7 +7,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::pattern::{Pattern, PatternError};
-use crate::catalog::tool::{Binding, Tool};
+use crate::catalog::tool::{Binding, GraphqlOperation, Tool};
 
 /// What policy says of a call, from loose to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,6 +114,12 @@ pub fn judge_nature(tool: &Tool, vouched: Vouched) -> Judgement {
                 Judgement { action: Action::Approve, reason: format!("{method} may change something") }
             }
         }
+        Binding::Graphql(graphql) => match graphql.operation {
+            GraphqlOperation::Query => Judgement { action: Action::Allow, reason: "a query only reads".to_owned() },
+            GraphqlOperation::Mutation => {
+                Judgement { action: Action::Approve, reason: "a mutation may change something".to_owned() }
+            }
+        },
         Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => Judgement {
             action: Action::Allow,
             reason: "its server, which is trusted, says that it only reads".to_owned(),
@@ -141,6 +147,7 @@ pub fn may_be_sent_again(tool: &Tool, vouched: Vouched) -> bool {
                     _ => false,
                 }
         }
+        Binding::Graphql(graphql) => vouched.honours_idempotency_key || graphql.operation == GraphqlOperation::Query,
         Binding::Mcp(_) => vouched.trusted && (tool.hints.read_only || tool.hints.idempotent),
     }
 }

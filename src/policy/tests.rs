@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::catalog::tool::{HttpBinding, ToolHints};
+use crate::catalog::tool::{GraphqlBinding, HttpBinding, ToolHints};
 
 fn tool(address: &str, method: &str) -> Tool {
     Tool {
@@ -23,6 +23,29 @@ fn tool(address: &str, method: &str) -> Tool {
             accept: None,
             definition_hash: String::new(),
         }),
+    }
+}
+
+#[test]
+fn a_query_is_allowed_and_a_mutation_is_asked_about_and_sent_once() {
+    let of = |operation: GraphqlOperation| {
+        let binding = GraphqlBinding {
+            operation,
+            field: "it".to_owned(),
+            variables: Vec::new(),
+            selection: None,
+            renamed: Vec::new(),
+            definition_hash: String::new(),
+        };
+        Tool { binding: Binding::Graphql(binding), ..tool("g.it", "GET") }
+    };
+    let vouched = |honours| Vouched { honours_idempotency_key: honours, trusted: true, ..Vouched::default() };
+    for (operation, action, again) in
+        [(GraphqlOperation::Query, Action::Allow, true), (GraphqlOperation::Mutation, Action::Approve, false)]
+    {
+        assert_eq!(judge_nature(&of(operation), vouched(false)).action, action);
+        assert_eq!(may_be_sent_again(&of(operation), vouched(false)), again);
+        assert!(may_be_sent_again(&of(operation), vouched(true)));
     }
 }
 

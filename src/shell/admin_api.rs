@@ -14,7 +14,7 @@ use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
 use crate::auth::Principal;
 use crate::config::Settings;
-use crate::internal::{AdminAnswer, AdminQuestion, VERSION};
+use crate::internal::{AdminAnswer, AdminQuestion, VERSION, Via};
 use crate::organization;
 use crate::organization::fault::Fault;
 use crate::organization::keys::{is_key_route, parse_new_key};
@@ -69,7 +69,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     if let Err(fault) = check_key_maker(edge, &principal, &call) {
         return refuse(&fault);
     }
-    let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, is_tool: false };
+    let asks = Asks { env: edge.env, settings: &edge.settings, principal: &principal, via: Via::Api };
     let answer = match perform(&asks, call).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -89,8 +89,15 @@ pub(super) struct Asks<'a> {
     pub(super) env: &'a Env,
     pub(super) settings: &'a Rc<Settings>,
     pub(super) principal: &'a Principal,
-    /// It comes from a tool: the arguments were seen by a model.
-    pub(super) is_tool: bool,
+    /// How it is asked.
+    pub(super) via: Via,
+}
+
+impl Asks<'_> {
+    /// Whether it comes from a tool: the arguments were seen by a model.
+    pub(super) fn is_tool(&self) -> bool {
+        matches!(self.via, Via::Tool { .. })
+    }
 }
 
 /// Carries out a request of somebody whose role was checked.
@@ -99,7 +106,7 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Ok(operation) => operation,
         Err(fault) => return Ok(AdminAnswer::fault(&fault)),
     };
-    if asks.is_tool && is_key_route(&call.path) {
+    if asks.is_tool() && is_key_route(&call.path) {
         return Ok(AdminAnswer::fault(&Fault::new(403, "Keys are not made, listed or revoked by tools.")));
     }
     let name = asks.principal.organization.as_str();
@@ -110,7 +117,7 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
         _ => {
             let (by, organization) = (asks.principal.account.clone(), name.to_owned());
-            let question = AdminQuestion { version: VERSION, by, organization, call };
+            let question = AdminQuestion { version: VERSION, by, organization, via: asks.via.clone(), call };
             organization_object::administer(asks.env, name, &question).await?
         }
     };

@@ -4,22 +4,29 @@
 use std::rc::Rc;
 
 use futures_util::StreamExt;
+use serde_json::json;
 use worker::{Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
 
 use super::admin_api::{Asks, SOURCE_LIMIT};
 use super::organization::{self as organization_object, staged_tool};
+use super::outbound::{Limits, Outgoing, send};
 use super::random::random_hex;
 use super::secrets;
+use super::telemetry::log;
 use super::upstream::list_tools;
 use crate::auth::{Principal, Purpose};
+use crate::catalog::graphql::{GraphqlImporter, GraphqlOptions, introspection_request, read_answer};
+use crate::catalog::openapi::answer::HttpAnswer;
 use crate::catalog::openapi::request::origin_of;
 use crate::catalog::openapi::{
     ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json, document_repaired,
 };
+use crate::catalog::tool::ToolOutcome;
 use crate::config::Settings;
 use crate::credential::{SecretPlace, SecretsError, parse_auth};
 use crate::internal::{
-    AdminAnswer, ImportEnd, ImportStart, SealedCredential, SourceKind, SourceRow, StagedTool, StagedTools, VERSION,
+    AdminAnswer, ImportEnd, ImportStart, SealedCredential, ServerSeen, SourceKind, SourceRow, StagedTool, StagedTools,
+    VERSION, Via,
 };
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
@@ -81,7 +88,7 @@ impl Importing<'_> {
 
     async fn try_put(&self, body: &str) -> Result<AdminAnswer, Stop> {
         let request = parse_source(body)?;
-        if self.asks.is_tool && matches!(request.auth, AuthChange::Write(_)) {
+        if self.asks.is_tool() && matches!(request.auth, AuthChange::Write(_)) {
             let problem = "is never set by a program: what a model sees is no secret any more. An administrator sets it through the API";
             return Err(Fault::field("auth", problem).into());
         }
@@ -98,7 +105,7 @@ impl Importing<'_> {
             ..SourceRow::default()
         };
         // Whoever types a base or an endpoint means it. A program does not confirm anything by the way.
-        if self.asks.is_tool {
+        if self.asks.is_tool() {
             // Nor for a credential that is written later.
             row.confirmed_origins.clone_from(&known.confirmed_origins);
         } else {
@@ -124,8 +131,11 @@ impl Importing<'_> {
                 let row = SourceRow { url: Some(url), kind: SourceKind::Mcp, ..row };
                 return self.import_mcp(row, &start, change, false).await;
             }
-            Definition::Graphql { .. } => {
-                return Err(Fault::field("kind", "graphql is not there yet in this release").with_status(422).into());
+            Definition::Graphql { url, introspection } => {
+                row.title = request.title.unwrap_or_default();
+                let schema_given = introspection.is_some();
+                let row = SourceRow { url: Some(url), kind: SourceKind::Graphql, schema_given, ..row };
+                return self.import_graphql(row, introspection.as_deref(), &start, change, false).await;
             }
         };
         row.title = request.title.unwrap_or_default();
@@ -148,9 +158,11 @@ impl Importing<'_> {
                 Err(Fault::new(409, problem).into())
             }
             (SourceKind::Mcp, _) => self.import_mcp(row, &start, "kept", true).await,
-            (SourceKind::Graphql, _) => {
-                Err(Fault::new(422, "Sources of the kind graphql are not there yet in this release").into())
+            (SourceKind::Graphql, _) if row.schema_given => {
+                let problem = "The schema of this source was given, so it cannot be read again; put the source again with a new one.";
+                Err(Fault::new(409, problem).into())
             }
+            (SourceKind::Graphql, _) => self.import_graphql(row, None, &start, "kept", true).await,
         }
     }
 
@@ -172,8 +184,16 @@ impl Importing<'_> {
         }
         let listed =
             list_tools(self.asks.env, self.asks.settings, &self.asks.principal.organization, &row, &start.names).await;
-        let listed =
-            listed.map_err(|error| Fault::field("url", format!("cannot be used: {error}")).with_status(502))?;
+        let (listed, era) = match listed {
+            Ok(listed) => listed,
+            Err(error) => {
+                // Of another endpoint than the source's it says nothing.
+                if start.source.as_ref().is_some_and(|known| known.url == row.url) {
+                    self.note_server(Err(error.to_string())).await;
+                }
+                return Err(Fault::field("url", format!("cannot be used: {error}")).with_status(502).into());
+            }
+        };
         let import = random_hex::<8>()?;
         let mut made = Made {
             title: None,
@@ -194,7 +214,85 @@ impl Importing<'_> {
             batch.add(staged).await?;
         }
         batch.hand_over().await?;
+        let answer = self.end(import, row, made, start, auth, refresh).await?;
+        // Of a new source there was nothing to note before.
+        self.note_server(Ok(era)).await;
+        Ok(answer)
+    }
+
+    /// Notes how the server was found. The import does not depend on it.
+    async fn note_server(&self, outcome: Result<String, String>) {
+        let seen = ServerSeen { version: VERSION, source: self.slug.to_owned(), outcome };
+        let organization = &self.asks.principal.organization;
+        if let Err(error) = organization_object::note_server(self.asks.env, organization, &seen).await {
+            log("mcp_upstream_state_not_told", json!({ "source": self.slug, "reason": error.to_string() }));
+        }
+    }
+
+    /// Reads a GraphQL schema: the one that was given, or what the endpoint says of itself.
+    async fn import_graphql(
+        &self,
+        row: SourceRow,
+        given: Option<&str>,
+        start: &ImportStart,
+        auth: &str,
+        refresh: bool,
+    ) -> Result<AdminAnswer, Stop> {
+        let url = row.url.clone().unwrap_or_default();
+        if let Some(refusal) = refuse_address(&url, self.asks.settings.allow_local_network) {
+            return Err(Fault::field("url", format!("cannot be called: {refusal}")).into());
+        }
+        let asked;
+        let (text, field) = if let Some(text) = given {
+            (text, "spec")
+        } else {
+            asked = self.introspect(&row, &url).await?;
+            (asked.as_str(), "url")
+        };
+        let options = GraphqlOptions { source: self.slug, known_names: &start.names };
+        let mut importer = GraphqlImporter::new(text, &options)
+            .map_err(|error| Fault::field(field, format!("leads to no GraphQL schema: {error}")).with_status(422))?;
+        let import = random_hex::<8>()?;
+        let mut tools = 0_u32;
+        let mut batch = Batch { importing: self, import: &import, tools: Vec::new(), bytes: 0 };
+        while let Some(tool) = importer.next_tool() {
+            tools += 1;
+            batch.add(staged_tool(&tool)?).await?;
+        }
+        batch.hand_over().await?;
+        let origins = origin_of(&url).into_iter().collect();
+        let made = Made { title: None, base_url: None, origins, tools, report: importer.into_report() };
         self.end(import, row, made, start, auth, refresh).await
+    }
+
+    /// Asks an endpoint for its schema, with the source's credential, which goes to confirmed origins only.
+    async fn introspect(&self, row: &SourceRow, url: &str) -> Result<String, Stop> {
+        let failed = |why: &str| {
+            let why = why.trim_end_matches('.');
+            let hint = "Where introspection is forbidden, give its result as spec";
+            Fault::field("url", format!("cannot be read by introspection: {why}. {hint}")).with_status(502)
+        };
+        let organization = &self.asks.principal.organization;
+        let credential = match &row.credential {
+            Some(sealed) => {
+                let opened =
+                    secrets::open_credential(self.asks.env, organization, sealed, &row.confirmed_origins).await;
+                Some(opened.map_err(|error| failed(&error.to_string()))?)
+            }
+            None => None,
+        };
+        let request = introspection_request(url);
+        let outgoing = Outgoing { credential: credential.as_ref(), ..Outgoing::new(&request) };
+        let limits = Limits { bytes: SOURCE_LIMIT, ..Limits::of_call(self.asks.settings) };
+        let answer = send(outgoing, limits).await.map_err(|error| failed(&error.to_string()))?;
+        if answer.status != 200 {
+            let read = HttpAnswer { status: answer.status, headers: &answer.headers, body: &answer.body };
+            return Err(match read_answer("__schema", &read) {
+                ToolOutcome::Failure(error) => failed(&answer.redactor.text(&error.message)).into(),
+                ToolOutcome::Success { .. } => failed(&format!("it answered {}", answer.status)).into(),
+            });
+        }
+        String::from_utf8(answer.body).map_err(|_| failed("its answer is not UTF-8").into())
     }
 
     /// The credential that the source is to have, and what was done about it.
@@ -208,7 +306,7 @@ impl Importing<'_> {
             AuthChange::Keep => Ok((None, "none")),
             AuthChange::Remove => Ok((None, "removed")),
             AuthChange::Write(value) => {
-                let auth = parse_auth(value).map_err(|error| Fault::field("auth", error.to_string()))?;
+                let auth = parse_auth(value).map_err(|error| Fault::field(error.field, error.problem))?;
                 let (id, version) = match &known.credential {
                     Some(credential) => (credential.id.clone(), credential.version + 1),
                     None => (random_hex::<8>()?, 1),
@@ -263,6 +361,7 @@ impl Importing<'_> {
             version: VERSION,
             import,
             by: self.asks.principal.account.clone(),
+            via: self.asks.via.clone(),
             source,
             based_on: start.source.as_ref().map_or(0, |source| source.revision),
             report: Report::of_import(made.report),
@@ -280,7 +379,8 @@ impl Importing<'_> {
         start: &ImportStart,
     ) -> Result<Made, Stop> {
         let limits = ImportLimits { document_bytes: SOURCE_LIMIT, ..ImportLimits::default() };
-        let document = document_json(document, &limits).map_err(|error| unreadable(&error))?;
+        let field = if row.spec_url.is_some() { "specUrl" } else { "spec" };
+        let document = document_json(document, &limits).map_err(|error| unreadable(field, &error))?;
         let options = ImportOptions {
             source: self.slug,
             base_url: row.stated_base_url.as_deref(),
@@ -291,12 +391,12 @@ impl Importing<'_> {
         let repaired;
         let mut importer = match Importer::new(&document, &options) {
             Err(error @ ImportError::Unreadable { .. }) => {
-                repaired = document_repaired(&document, &limits).ok_or_else(|| unreadable(&error))?;
+                repaired = document_repaired(&document, &limits).ok_or_else(|| unreadable(field, &error))?;
                 Importer::new(&repaired, &options)
             }
             importer => importer,
         }
-        .map_err(|error| unreadable(&error))?;
+        .map_err(|error| unreadable(field, &error))?;
         let mut tools = 0_u32;
         let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
         while let Some(tool) = importer.next_tool() {
@@ -322,7 +422,7 @@ pub(super) async fn reread(env: &Env, settings: &Rc<Settings>, organization: &st
         admin: true,
         purpose: Purpose::Mcp,
     };
-    let asks = Asks { env, settings, principal: &principal, is_tool: false };
+    let asks = Asks { env, settings, principal: &principal, via: Via::Server };
     Ok(Importing { asks: &asks, slug }.refresh().await?.status)
 }
 
@@ -358,10 +458,9 @@ fn answer(result: Result<AdminAnswer, Stop>) -> worker::Result<AdminAnswer> {
     }
 }
 
-fn unreadable(error: &ImportError) -> Fault {
+fn unreadable(field: &str, error: &ImportError) -> Fault {
     let status = if matches!(error, ImportError::TooLarge { .. }) { 413 } else { 422 };
-    let message = format!("spec cannot be imported: {error}");
-    Fault { field: Some("spec".to_owned()), ..Fault::new(status, message) }
+    Fault::field(field, format!("cannot be imported: {error}")).with_status(status)
 }
 
 /// Fetches a document. No credential goes along, so it may be somewhere else; each place is looked at first.

@@ -15,13 +15,14 @@ use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
 use crate::approval::{ShownCall, call_digest};
 use crate::auth::{Principal, Purpose};
+use crate::catalog::graphql;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
-use crate::catalog::openapi::request::HttpRequest;
+use crate::catalog::openapi::request::{HttpRequest, build_request};
 use crate::catalog::schema::check_arguments;
 use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
 use crate::engine::{CallError, Resolution, error_result, ok_result};
-use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup};
+use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup, Via};
 use crate::json::canonical_json;
 use crate::organization::route::AdminCall;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
@@ -35,7 +36,12 @@ pub(crate) enum Prepared {
     /// A question to the catalog.
     Catalog(CatalogQuestion),
     /// A request to the gateway's own administration API.
-    Own(AdminCall),
+    Own {
+        /// The request.
+        call: AdminCall,
+        /// The execution that it is of.
+        execution: String,
+    },
     /// An HTTP request.
     Http(PreparedHttp),
     /// A call to an MCP server.
@@ -120,21 +126,36 @@ pub(crate) fn resolve_found(
         })
     })?;
     let base_url = base_url(source, &caller.public_origin);
+    let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     let (prepared, method, url) = match &tool.binding {
         Binding::Http(http) => {
-            let prepared = http::prepare(caller, call, tool, http, source, base_url.as_deref(), &arguments)?;
+            let request =
+                build_request(http, base_url.as_deref(), &arguments).map_err(|error| Box::new(unwritable(&error)))?;
+            let prepared = http::prepare(caller, call, tool, source, request)?;
             let (method, url) = (prepared.request.method.clone(), prepared.request.url.clone());
             let prepared =
-                if is_own_api(source) { Prepared::Own(own_call(&prepared.request)?) } else { Prepared::Http(prepared) };
+                if is_own_api(source) { own_call(call, &prepared.request)? } else { Prepared::Http(prepared) };
             (prepared, method, url)
         }
+        Binding::Graphql(graphql) => {
+            let url = base_url.clone().unwrap_or_default();
+            let request =
+                graphql::build_request(graphql, &url, &arguments).map_err(|error| Box::new(unwritable(&error)))?;
+            let prepared = http::prepare(caller, call, tool, source, request)?.answered_with(&graphql.field);
+            (Prepared::Http(prepared), format!("{} {}", graphql.operation.word(), graphql.field), url)
+        }
         Binding::Mcp(mcp) => {
-            let call = McpCall { source: source.clone(), binding: mcp.clone(), arguments: arguments.clone() };
+            let call = McpCall {
+                source: source.clone(),
+                binding: mcp.clone(),
+                arguments: arguments.clone(),
+                alone: lookup.alone,
+                gated: judgement.action == Action::Approve,
+            };
             let url = source.url.clone().unwrap_or_default();
             (Prepared::Mcp(Box::new(call)), format!("tools/call {}", mcp.name), url)
         }
     };
-    let judgement = lookup.judgement.clone().unwrap_or_else(|| judge_nature(tool, source.vouched()));
     if judgement.action == Action::Block {
         let message = format!("Policy forbids this tool: {}", judgement.reason);
         return Err(Box::new(CallError::new("tool_blocked", message)));
@@ -171,20 +192,27 @@ fn is_own_api(source: &SourceRow) -> bool {
 }
 
 /// A request to the administration API as that one takes it.
-fn own_call(request: &HttpRequest) -> Result<AdminCall, Box<CallError>> {
+fn own_call(call: &CallToResolve, request: &HttpRequest) -> Result<Prepared, Box<CallError>> {
     let unreadable = || Box::new(CallError::new("invalid_tool_arguments", "The request cannot be written."));
     let url = url::Url::parse(&request.url).map_err(|_| unreadable())?;
     let body = request.body.clone().unwrap_or_default();
-    Ok(AdminCall {
+    let own = AdminCall {
         method: request.method.clone(),
         path: url.path().trim_start_matches("/api/").to_owned(),
         query: url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
         body: String::from_utf8(body).map_err(|_| unreadable())?,
-    })
+    };
+    Ok(Prepared::Own { call: own, execution: call.execution.clone() })
 }
 
 /// Carries out a request to the administration API with the role that the session's owner has.
-async fn send_to_own_api(env: &Env, settings: &Rc<Settings>, caller: &Caller, call: &AdminCall) -> ToolOutcome {
+async fn send_to_own_api(
+    env: &Env,
+    settings: &Rc<Settings>,
+    caller: &Caller,
+    call: &AdminCall,
+    execution: &str,
+) -> ToolOutcome {
     if !caller.is_admin {
         let message = "This needs an account with the role admin, which the owner of this session does not have.";
         return ToolOutcome::failure("forbidden", message);
@@ -195,7 +223,8 @@ async fn send_to_own_api(env: &Env, settings: &Rc<Settings>, caller: &Caller, ca
         admin: true,
         purpose: Purpose::Mcp,
     };
-    let asks = Asks { env, settings, principal: &principal, is_tool: true };
+    let via = Via::Tool { execution: execution.to_owned() };
+    let asks = Asks { env, settings, principal: &principal, via };
     match perform(&asks, call.clone()).await {
         Ok(answer) => read_answer(&HttpAnswer {
             status: answer.status,
@@ -226,6 +255,10 @@ fn resolve_question(call: &CallToResolve, arguments: Value) -> (Resolution, Prep
     (Resolution::Ready { ask: false, idempotent: true, shown }, Prepared::Catalog(question))
 }
 
+fn unwritable(error: &impl std::fmt::Display) -> CallError {
+    CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}"))
+}
+
 fn place(path: &str) -> &str {
     if path.is_empty() { "the arguments" } else { path }
 }
@@ -244,10 +277,10 @@ fn not_found(address: &str, suggestions: &[String]) -> CallError {
 
 fn base_url(source: &SourceRow, public_origin: &str) -> Option<String> {
     match source.kind {
-        SourceKind::Mcp => source.url.clone(),
+        SourceKind::Mcp | SourceKind::Graphql => source.url.clone(),
         _ if is_own_api(source) => Some(public_origin.to_owned()),
         _ if source.built_in => Some(format!("{public_origin}/{}", source.slug)),
-        SourceKind::Openapi | SourceKind::Graphql => source.base_url.clone(),
+        SourceKind::Openapi => source.base_url.clone(),
     }
 }
 
@@ -281,7 +314,9 @@ pub(crate) async fn invoke(
                 }),
             }
         }
-        Prepared::Own(call) => outcome_text(&send_to_own_api(env, settings, caller, call).await),
+        Prepared::Own { call, execution } => {
+            outcome_text(&send_to_own_api(env, settings, caller, call, execution).await)
+        }
         Prepared::Http(prepared) => outcome_text(&http::invoke(env, settings, caller, prepared).await),
     }
 }

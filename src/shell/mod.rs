@@ -8,6 +8,7 @@ mod entry;
 mod events;
 mod http;
 mod import;
+mod inbox;
 mod invoke;
 mod mcp_edge;
 mod notify;

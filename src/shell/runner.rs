@@ -19,6 +19,7 @@ use worker::{Env, State};
 
 use self::link::{CallLink, Questions};
 use super::clock::{now, sleep};
+use super::inbox::{Inbox, changes_waiting};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::random::{random_bytes, random_hex};
@@ -132,6 +133,8 @@ pub(crate) struct Runner {
     pub(crate) terminated_at: Cell<Option<u64>>,
     /// Whether the session's owner has the role `admin`.
     pub(crate) is_admin: Cell<bool>,
+    /// What the organization knows of what waits here.
+    pub(super) inbox: Inbox,
 }
 
 /// While it exists, something keeps the object awake and decisions are acted on at once.
@@ -168,7 +171,13 @@ impl Runner {
             last_activity: Cell::new(None),
             terminated_at: Cell::new(None),
             is_admin: Cell::new(false),
+            inbox: Inbox::default(),
         }
+    }
+
+    /// The bindings, for what is not about executions.
+    pub(super) fn env(&self) -> &Env {
+        &self.env
     }
 
     /// The object's state, for what is not about executions.
@@ -241,6 +250,8 @@ impl Runner {
             }
         }
         self.loaded.set(true);
+        // An earlier life of the object may have ended before it told.
+        self.tell_waiting_later();
         Ok(())
     }
 
@@ -451,6 +462,9 @@ impl Runner {
                         return;
                     }
                     log_expired(&live.id, &writes);
+                    if changes_waiting(&writes) {
+                        self.tell_waiting_later();
+                    }
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, boot),
                 Effect::Answer(Reply { attempt, deliveries }) => {
@@ -765,7 +779,7 @@ impl Runner {
         Ok(AlarmState {
             last_activity: self.last_activity.get(),
             terminated_at: self.terminated_at.get(),
-            execution: live.values().filter_map(|live| self.alarm_of(live, now)).min(),
+            execution: live.values().filter_map(|live| self.alarm_of(live, now)).chain(self.inbox.retry_at()).min(),
             waiting: status(ExecutionStatus::Waiting) + status(ExecutionStatus::Sleeping),
             running: status(ExecutionStatus::Running)
                 + live.values().filter(|live| live.engine.borrow().row().settling).count(),

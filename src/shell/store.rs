@@ -2,7 +2,7 @@
 //!
 //! | table | key | holds |
 //! |---|---|---|
-//! | `meta` | `schema-version`, `session-meta`, `last-activity-ms` | one value each |
+//! | `meta` | `schema-version`, `session-meta`, `last-activity-ms`, `told-waiting` | one value each |
 //! | `execution` | id | when it was started and when it ended |
 //! | `pause` | id | the execution it belongs to |
 //! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit |
@@ -163,6 +163,15 @@ impl SessionStore {
 
     pub(crate) fn put_last_activity(&self, at: u64) -> Result<(), StoreError> {
         self.put_meta("last-activity-ms", &at.to_string())
+    }
+
+    /// Names what the organization was told that waits here; empty for nothing.
+    pub(crate) fn told_waiting(&self) -> Result<String, StoreError> {
+        Ok(self.meta("told-waiting")?.unwrap_or_default())
+    }
+
+    pub(crate) fn put_told_waiting(&self, mark: &str) -> Result<(), StoreError> {
+        self.put_meta("told-waiting", mark)
     }
 
     fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {

@@ -139,6 +139,11 @@ pub trait Link {
     /// Tells the client that something changed, on no request's stream.
     fn changed(&self, what: Changed);
 
+    /// Headers of the trace that the request belongs to.
+    fn trace(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Waits. A server has no other clock.
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()>;
 

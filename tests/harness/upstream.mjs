@@ -14,7 +14,8 @@ const START_TIMEOUT_MS = 10_000;
  * Starts a server and resolves when it listens. `era` is `session` or `stateless`. It has `url`, and:
  * - `set(faults)`: from now on, until set again: `{refuse: 404 | 400 | 401}` forgets all sessions and refuses with that status;
  *   `{hang: method}` never answers it; `{garbage: method}` answers what is no JSON; `{endless: true}` has pages without end;
- *   `{cut: "lost" | "resumable"}` breaks the stream of a call before its answer; `{tools: name}` has that tool besides.
+ *   `{cut: "lost" | "resumable"}` breaks the stream of a call before its answer; `{tools: name}` has that tool besides;
+ *   `{header: name}` wants the argument of `region` in the header of that name; `{otherVersion: n}` refuses n requests because of their version.
  * - `calls(method?)`: the requests that came, `{method, params, headers}`; `sessions()`: how many are open.
  * - `changed(what)`: tells all open streams that a list changed.
  * - `kill()`: SIGKILL; `start()`: again on the same port, with nothing remembered. `stop()`.
@@ -97,6 +98,7 @@ const ODD_BLOCKS = [
   { type: "text", text: "one", annotations: { priority: 0.5 } },
   { type: "image", data: "AA==", mimeType: "image/png" },
   { type: "resource_link", uri: "note://one", name: "one" },
+  { type: "resource", resource: { uri: "note://two", text: "note://two" } },
 ];
 
 const TOOLS = [
@@ -140,7 +142,11 @@ function serve(era, port) {
   const streams = new Set();
   const kept = new Map();
 
-  const tools = () => (faults.tools ? [...TOOLS, { name: faults.tools, inputSchema: object({}) }] : TOOLS);
+  const tools = () => {
+    const region = { type: "string", "x-mcp-header": faults.header ?? "Region" };
+    const known = TOOLS.map((tool) => (tool.name === "region" ? { ...tool, inputSchema: object({ region }, ["region"]) } : tool));
+    return faults.tools ? [...known, { name: faults.tools, inputSchema: object({}) }] : known;
+  };
 
   function page(list, cursor, key, size) {
     const from = Number(cursor ?? 0);
@@ -258,7 +264,12 @@ function serve(era, port) {
       const header = (name) => (headers[name] && decoded(headers[name]) !== undefined ? Buffer.from(decoded(headers[name]), "base64").toString() : headers[name]);
       const wanted = params.name ?? params.uri;
       const fits = headers["mcp-method"] === method && headers["mcp-protocol-version"] === "2026-07-28" && (!["tools/call", "prompts/get", "resources/read"].includes(method) || header("mcp-name") === wanted);
-      const region = method === "tools/call" && params.name === "region" ? header("mcp-param-region") === params.arguments.region : true;
+      const wantedHeader = `mcp-param-${(faults.header ?? "region").toLowerCase()}`;
+      const region = method === "tools/call" && params.name === "region" ? header(wantedHeader) === params.arguments.region : true;
+      if (faults.otherVersion > 0 && method !== "server/discover") {
+        faults = { ...faults, otherVersion: faults.otherVersion - 1 };
+        return send(400, { jsonrpc: "2.0", id, error: { code: -32022, message: "Unsupported protocol version", data: { supported: ["2026-07-28"], requested: "2026-07-28" } } });
+      }
       if (!fits || !region) return refuse(400, -32020, "Header mismatch", id);
     } else if (method === "initialize") {
       const made = randomUUID();

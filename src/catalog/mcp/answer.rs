@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::uris::prefix_block;
 use crate::catalog::schema::clean::shortened;
 use crate::catalog::tool::{ToolError, ToolOutcome, raw_json};
 use crate::json::json_depth_within;
@@ -36,9 +37,10 @@ pub fn read_result(result: &Value) -> ToolOutcome {
     }
 }
 
-/// What direct mode gets: whether it went well, and the result as it came. `None` where it is no object.
+/// What direct mode gets: whether it went well, and the result as it came, but for `prefix` in front of its URIs of resources.
+/// `None` where it is no object.
 #[must_use]
-pub fn passed_outcome(result: &Value) -> Option<String> {
+pub fn passed_outcome(result: &Value, prefix: Option<&str>) -> Option<String> {
     let object = result.as_object()?;
     let mut passed: Map<String, Value> = ["content", "structuredContent", "isError"]
         .into_iter()
@@ -49,6 +51,11 @@ pub fn passed_outcome(result: &Value) -> Option<String> {
         let text = object.get("structuredContent").map(ToString::to_string);
         let blocks: Vec<Value> = text.into_iter().map(|text| json!({ "type": "text", "text": text })).collect();
         passed.insert("content".to_owned(), Value::Array(blocks));
+    }
+    if let (Some(prefix), Some(Value::Array(blocks))) = (prefix, passed.get_mut("content")) {
+        for block in blocks {
+            prefix_block(block, prefix);
+        }
     }
     let ok = passed.get("isError").and_then(Value::as_bool) != Some(true);
     let error = if ok {

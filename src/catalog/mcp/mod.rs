@@ -19,9 +19,11 @@ mod arguments;
 mod headers;
 #[cfg(test)]
 mod tests;
+mod uris;
 
 pub use answer::{passed_outcome, read_result};
 pub use arguments::{wire_arguments, wire_headers};
+pub use uris::{prefix_block, prefix_member, uri_prefix, without_prefix};
 
 /// Bytes of an input schema, counted roughly; what is beyond is left open.
 const INPUT_SCHEMA_BYTES: usize = 32 << 10;

@@ -160,7 +160,7 @@ fn results_become_values() {
 
 #[test]
 fn direct_mode_gets_the_result_as_it_came() {
-    let passed = |result: Value| serde_json::from_str::<Value>(&passed_outcome(&result).unwrap()).unwrap();
+    let passed = |result: Value| serde_json::from_str::<Value>(&passed_outcome(&result, None).unwrap()).unwrap();
     let result =
         json!({ "content": [{ "type": "odd", "x": 1 }], "structuredContent": { "n": 1.50 }, "isError": false });
     assert_eq!(passed(result.clone()), json!({ "ok": true, "result": result }));
@@ -168,5 +168,5 @@ fn direct_mode_gets_the_result_as_it_came() {
         passed(json!({ "content": [], "isError": true, "_meta": { "io.modelcontextprotocol/serverInfo": {} } }));
     assert_eq!((&failed["ok"], &failed["result"]), (&json!(false), &json!({ "content": [], "isError": true })));
     assert_eq!(passed(json!({ "structuredContent": { "n": 1 } }))["result"]["content"][0]["text"], r#"{"n":1}"#);
-    assert_eq!(passed_outcome(&json!([])), None);
+    assert_eq!(passed_outcome(&json!([]), None), None);
 }

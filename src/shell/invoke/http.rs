@@ -1,12 +1,13 @@
-//! A call of an HTTP tool: the request that it becomes, and what is made of the answer.
+//! A call that is one HTTP request: what goes with the request, and what is made of the answer.
 
 use serde_json::Value;
 use worker::Env;
 
 use super::{CallToResolve, Caller};
+use crate::catalog::graphql;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
-use crate::catalog::openapi::request::{HttpRequest, build_request, origin_of};
-use crate::catalog::tool::{HttpBinding, Tool, ToolOutcome, raw_json};
+use crate::catalog::openapi::request::{HttpRequest, origin_of};
+use crate::catalog::tool::{Tool, ToolOutcome, raw_json};
 use crate::config::Settings;
 use crate::credential::Redactor;
 use crate::engine::CallError;
@@ -28,21 +29,25 @@ pub(crate) struct PreparedHttp {
     /// Whether a program that calls it once more does no harm. A key that makes the gateway's own repetition harmless does not
     /// help there: the next call has another one.
     may_be_called_again: bool,
+    /// The field that is read in an answer of GraphQL.
+    graphql_field: Option<String>,
 }
 
-/// Writes the request, and refuses one that could not be sent, before anyone is asked.
+impl PreparedHttp {
+    /// The answer is one of GraphQL, to a document that asks for this field.
+    pub(super) fn answered_with(self, field: &str) -> Self {
+        Self { graphql_field: Some(field.to_owned()), ..self }
+    }
+}
+
+/// Takes a written request, and refuses one that could not be sent, before anyone is asked.
 pub(super) fn prepare(
     caller: &Caller,
     call: &CallToResolve,
     tool: &Tool,
-    binding: &HttpBinding,
     source: &SourceRow,
-    base_url: Option<&str>,
-    arguments: &Value,
+    mut request: HttpRequest,
 ) -> Result<PreparedHttp, Box<CallError>> {
-    let mut request = build_request(binding, base_url, arguments).map_err(|error| {
-        Box::new(CallError::new("invalid_tool_arguments", format!("The request cannot be written: {error}")))
-    })?;
     let origin = origin_of(&request.url).unwrap_or_default();
     if source.credential.is_some() && !source.built_in && !source.confirmed_origins.contains(&origin) {
         let message = format!(
@@ -65,13 +70,14 @@ pub(super) fn prepare(
         credential: source.credential.clone(),
         confirmed_origins: source.confirmed_origins.clone(),
         may_be_called_again: may_be_sent_again(tool, Vouched { honours_idempotency_key: false, ..source.vouched() }),
+        graphql_field: None,
     })
 }
 
 /// Sends a call. Never fails: whatever happens is a value for the program.
 pub(super) async fn invoke(env: &Env, settings: &Settings, caller: &Caller, prepared: &PreparedHttp) -> ToolOutcome {
     match try_invoke(env, settings, caller, prepared).await {
-        Ok(answer) => outcome_of(&answer, prepared.request.method == "HEAD"),
+        Ok(answer) => outcome_of(&answer, prepared),
         Err(error) => error.outcome(prepared.may_be_called_again),
     }
 }
@@ -101,9 +107,13 @@ async fn try_invoke(
     }
 }
 
-fn outcome_of(answer: &Answer, is_head: bool) -> ToolOutcome {
-    let body: &[u8] = if is_head { &[] } else { &answer.body };
-    let outcome = read_answer(&HttpAnswer { status: answer.status, headers: &answer.headers, body });
+fn outcome_of(answer: &Answer, prepared: &PreparedHttp) -> ToolOutcome {
+    let body: &[u8] = if prepared.request.method == "HEAD" { &[] } else { &answer.body };
+    let read = HttpAnswer { status: answer.status, headers: &answer.headers, body };
+    let outcome = match &prepared.graphql_field {
+        Some(field) => graphql::read_answer(field, &read),
+        None => read_answer(&read),
+    };
     redacted(outcome, &answer.redactor)
 }
 

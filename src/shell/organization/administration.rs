@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::audit::By;
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, text};
 use crate::catalog::tool::{Binding, Tool};
 use crate::catalog::typescript::type_text;
-use crate::internal::{AdminAnswer, AdminQuestion, SourceRow};
+use crate::internal::{AdminAnswer, AdminQuestion, SourceKind, SourceRow};
 use crate::organization::cursor::{Page, encode};
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
@@ -29,7 +30,7 @@ impl OrganizationDurableObject {
             Ok(operation) => operation,
             Err(fault) => return Ok(AdminAnswer::fault(&fault)),
         };
-        let by = question.by.as_str();
+        let by = By { account: &question.by, via: &question.via };
         match operation {
             Operation::ListSources(page) => self.list_sources(&page),
             Operation::ReadSource(slug) => self.read_source(&slug),
@@ -50,6 +51,7 @@ impl OrganizationDurableObject {
             Operation::ListKeys(page) => self.list_keys(&page),
             Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
             Operation::DeleteKey(id) => self.delete_key(by, &id),
+            Operation::ListApprovals(page) => self.list_waiting(&page),
             // Documents are read where sessions do not have to wait for it.
             Operation::PutSource(_) | Operation::RefreshSource(_) => {
                 Err(worker::Error::RustError("an import was sent to the organization's storage".to_owned()))
@@ -67,7 +69,8 @@ impl OrganizationDurableObject {
         let sources =
             texts.iter().take(most).map(|json| serde_json::from_str(json)).collect::<Result<Vec<SourceRow>, _>>()?;
         let next = sources.last().filter(|_| texts.len() > most).map(|last| encode("sources", &last.slug));
-        Ok(AdminAnswer::page(&sources.iter().map(source_shown).collect::<Vec<_>>(), next))
+        let shown = sources.iter().map(|source| self.source_shown(source)).collect::<worker::Result<Vec<_>>>()?;
+        Ok(AdminAnswer::page(&shown, next))
     }
 
     fn read_source(&self, slug: &str) -> worker::Result<AdminAnswer> {
@@ -75,7 +78,7 @@ impl OrganizationDurableObject {
         let Some(row) = rows.first() else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("source {slug}"))));
         };
-        let mut shown = source_shown(&serde_json::from_str(text(row, 0).unwrap_or_default())?);
+        let mut shown = self.source_shown(&serde_json::from_str(text(row, 0).unwrap_or_default())?)?;
         let report = text(row, 1).filter(|report| *report != "{}");
         if let (Some(report), Some(shown)) = (report, shown.as_object_mut()) {
             shown.insert("report".to_owned(), serde_json::from_str::<Report>(report)?.shown());
@@ -83,13 +86,24 @@ impl OrganizationDurableObject {
         Ok(AdminAnswer::new(200, shown))
     }
 
-    fn delete_source(&self, by: &str, slug: &str) -> worker::Result<AdminAnswer> {
+    /// A source, and for an MCP server how it was found.
+    fn source_shown(&self, source: &SourceRow) -> worker::Result<Value> {
+        let mut shown = source_shown(source);
+        if let (SourceKind::Mcp, Some(members)) = (source.kind, shown.as_object_mut()) {
+            members.insert("server".to_owned(), self.server_shown(&source.slug)?);
+        }
+        Ok(shown)
+    }
+
+    fn delete_source(&self, by: By<'_>, slug: &str) -> worker::Result<AdminAnswer> {
         let Some(source) = self.source(slug)? else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("source {slug}"))));
         };
         self.in_transaction(|| {
             self.delete_tools(slug)?;
-            self.sql().exec("DELETE FROM source WHERE slug = ?", vec![slug.into()])?;
+            for statement in ["DELETE FROM source WHERE slug = ?", "DELETE FROM server_state WHERE source = ?"] {
+                self.sql().exec(statement, vec![slug.into()])?;
+            }
             self.fill_toolkits(Some(slug))?;
             self.note(by, "source.delete", Some(slug), json!({ "tools": source.tools }))?;
             self.catalog_changed()
@@ -97,7 +111,7 @@ impl OrganizationDurableObject {
         Ok(AdminAnswer::done())
     }
 
-    fn confirm(&self, by: &str, slug: &str, origins: &[String]) -> worker::Result<AdminAnswer> {
+    fn confirm(&self, by: By<'_>, slug: &str, origins: &[String]) -> worker::Result<AdminAnswer> {
         let Some(mut source) = self.source(slug)? else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("source {slug}"))));
         };
@@ -121,12 +135,12 @@ impl OrganizationDurableObject {
             self.note(by, "source.confirm", Some(slug), json!({ "origins": origins }))?;
             self.catalog_changed()
         })?;
-        Ok(AdminAnswer::new(200, source_shown(&source)))
+        Ok(AdminAnswer::new(200, self.source_shown(&source)?))
     }
 
     // ---- policies and toolkits ------------------------------------------------------------------
 
-    fn put_policies(&self, by: &str, rules: &[Rule]) -> worker::Result<AdminAnswer> {
+    fn put_policies(&self, by: By<'_>, rules: &[Rule]) -> worker::Result<AdminAnswer> {
         self.in_transaction(|| {
             self.put_meta("policies", &serde_json::to_string(rules)?)?;
             self.note(by, "policies.put", None, json!({ "policies": rules }))?;
@@ -155,7 +169,7 @@ impl OrganizationDurableObject {
         Ok(shown)
     }
 
-    fn put_toolkit(&self, by: &str, slug: &str, toolkit: &Toolkit) -> worker::Result<AdminAnswer> {
+    fn put_toolkit(&self, by: By<'_>, slug: &str, toolkit: &Toolkit) -> worker::Result<AdminAnswer> {
         let rulebook = self.rulebook()?;
         let is_new = !rulebook.toolkits.contains_key(slug);
         if is_new && rulebook.toolkits.len() >= TOOLKITS_LIMIT {
@@ -178,7 +192,7 @@ impl OrganizationDurableObject {
         Ok(AdminAnswer::new(if is_new { 201 } else { 200 }, self.toolkit_shown(slug, toolkit)?))
     }
 
-    fn delete_toolkit(&self, by: &str, slug: &str) -> worker::Result<AdminAnswer> {
+    fn delete_toolkit(&self, by: By<'_>, slug: &str) -> worker::Result<AdminAnswer> {
         if !self.rulebook()?.toolkits.contains_key(slug) {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("toolkit {slug}"))));
         }
@@ -280,6 +294,7 @@ fn request_of(tool: &Tool) -> String {
     match &tool.binding {
         Binding::Http(http) => format!("{} {}", http.method, http.path_template),
         Binding::Mcp(mcp) => format!("tools/call {}", mcp.name),
+        Binding::Graphql(graphql) => graphql.document(),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
-use crate::internal::AdminAnswer;
+use crate::internal::{AdminAnswer, Via};
 use crate::organization::cursor::{Page, encode};
 use crate::organization::fault::Fault;
 use crate::protocol::time::iso_time;
@@ -15,11 +15,22 @@ const KEPT: u64 = 10_000;
 /// Bytes of an entry's detail.
 const DETAIL_LIMIT: usize = 16 << 10;
 
+/// Who makes a change, and how.
+#[derive(Clone, Copy)]
+pub(super) struct By<'b> {
+    pub(super) account: &'b str,
+    pub(super) via: &'b Via,
+}
+
 impl OrganizationDurableObject {
     /// Writes an entry.
-    pub(super) fn note(&self, by: &str, action: &str, target: Option<&str>, detail: Value) -> worker::Result<()> {
+    pub(super) fn note(&self, by: By<'_>, action: &str, target: Option<&str>, detail: Value) -> worker::Result<()> {
         let detail = if detail.to_string().len() > DETAIL_LIMIT { json!({ "omitted": true }) } else { detail };
-        let entry = json!({ "by": by, "action": action, "target": target, "detail": detail });
+        let (via, execution) = by.via.parts();
+        let mut entry = json!({ "by": by.account, "via": via, "action": action, "target": target, "detail": detail });
+        if let (Some(execution), Some(members)) = (execution, entry.as_object_mut()) {
+            members.insert("executionId".to_owned(), execution.into());
+        }
         let rows = self.rows(
             "INSERT INTO audit (at, json) VALUES (?, ?) RETURNING id",
             vec![cast(now()), entry.to_string().into()],

@@ -9,7 +9,6 @@ use crate::demo;
 use crate::internal::SourceRow;
 use crate::json::sha256_hex;
 use crate::organization;
-use crate::organization::keys::is_key_route;
 
 impl OrganizationDurableObject {
     pub(super) fn import_demo(&self) -> worker::Result<()> {
@@ -22,7 +21,7 @@ impl OrganizationDurableObject {
         self.import_built_in(&source, demo::DOCUMENT, |_| true)
     }
 
-    /// The administration API as tools. Decisions are never tools, and neither is what keys are made with.
+    /// The administration API as tools. Decisions are never tools, nor are the links to them.
     pub(super) fn import_own_api(&self) -> worker::Result<()> {
         let source = SourceRow {
             slug: organization::SLUG.to_owned(),
@@ -30,11 +29,8 @@ impl OrganizationDurableObject {
             ..SourceRow::default()
         };
         let is_tool = |tool: &Tool| match &tool.binding {
-            Binding::Http(http) => {
-                let path = http.path_template.trim_start_matches("/api/");
-                organization::route::is_route(path) && !is_key_route(path)
-            }
-            Binding::Mcp(_) => false,
+            Binding::Http(http) => organization::route::is_tool(http.path_template.trim_start_matches("/api/")),
+            Binding::Mcp(_) | Binding::Graphql(_) => false,
         };
         self.import_built_in(&source, organization::DOCUMENT, is_tool)
     }

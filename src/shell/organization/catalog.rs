@@ -105,7 +105,8 @@ impl View<'_> {
         };
         let judgement = self.judge(&tool)?;
         let source = self.source_of(&tool.source)?.map(|source| SourceRow::clone(&source));
-        Ok(ToolLookup { judgement: Some(judgement), tool: Some(tool), source, suggestions: Vec::new() })
+        let alone = self.own_source().is_some();
+        Ok(ToolLookup { judgement: Some(judgement), tool: Some(tool), source, suggestions: Vec::new(), alone })
     }
 
     fn suggestions(&self, address: &str) -> worker::Result<Vec<String>> {

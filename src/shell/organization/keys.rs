@@ -3,6 +3,7 @@
 use serde_json::json;
 use worker::SqlStorageValue;
 
+use super::audit::By;
 use super::object::OrganizationDurableObject;
 use super::rows::{Row, cast, integer, text};
 use crate::auth::api_key::{ID_BYTES, KeyRecord, LAST_USE_EVERY_MS, SECRET_BYTES, new_key};
@@ -43,7 +44,7 @@ impl OrganizationDurableObject {
         Ok(Some(record))
     }
 
-    pub(super) fn create_key(&self, by: &str, organization: &str, asked: &NewKey) -> worker::Result<AdminAnswer> {
+    pub(super) fn create_key(&self, by: By<'_>, organization: &str, asked: &NewKey) -> worker::Result<AdminAnswer> {
         let at = now();
         if asked.expires_at.is_some_and(|end| end <= at) {
             return Ok(AdminAnswer::fault(&Fault::field("expiresAt", "is over already")));
@@ -57,8 +58,8 @@ impl OrganizationDurableObject {
         let record = KeyRecord {
             name: asked.name.clone(),
             purpose: asked.purpose,
-            account: asked.account.clone().unwrap_or_else(|| by.to_owned()),
-            created_by: by.to_owned(),
+            account: asked.account.clone().unwrap_or_else(|| by.account.to_owned()),
+            created_by: by.account.to_owned(),
             created_at: at,
             expires_at: asked.expires_at,
         };
@@ -86,7 +87,7 @@ impl OrganizationDurableObject {
         Ok(AdminAnswer::page(&items, last.map(|row| encode("keys", text(row, 0).unwrap_or_default()))))
     }
 
-    pub(super) fn delete_key(&self, by: &str, id: &str) -> worker::Result<AdminAnswer> {
+    pub(super) fn delete_key(&self, by: By<'_>, id: &str) -> worker::Result<AdminAnswer> {
         let texts = self.texts("SELECT json FROM api_key WHERE id = ?", vec![id.into()])?;
         let Some(record) = texts.first() else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("key {id}"))));

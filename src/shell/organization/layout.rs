@@ -31,11 +31,15 @@ const LAYOUT_3: [&str; 9] = [
     "CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, json TEXT NOT NULL)",
 ];
 /// What layout 4 has beyond them.
-const LAYOUT_4: [&str; 4] = [
+const LAYOUT_4: [&str; 8] = [
     "CREATE TABLE api_key (id TEXT PRIMARY KEY, hash TEXT NOT NULL, json TEXT NOT NULL, last_used INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE oauth_grant (id TEXT PRIMARY KEY, account TEXT NOT NULL, used_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
     "CREATE INDEX oauth_grant_account ON oauth_grant (account, used_at)",
     "CREATE TABLE sign_in_try (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL)",
+    "CREATE TABLE waiting (execution TEXT PRIMARY KEY, session TEXT NOT NULL, since INTEGER NOT NULL, expires_at INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX waiting_since ON waiting (since, execution)",
+    "CREATE INDEX waiting_session ON waiting (session)",
+    "CREATE TABLE server_state (source TEXT PRIMARY KEY, json TEXT NOT NULL)",
 ];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
@@ -51,11 +55,7 @@ impl OrganizationDurableObject {
         match version.as_deref() {
             Some(SCHEMA_VERSION) => {}
             // The tables without their version: they were made by a step that was not stored whole.
-            None | Some("1" | "2") => self.in_transaction(|| {
-                self.bring_up_to_date(version.is_some())?;
-                self.add_layout_4()
-            })?,
-            Some("3") => self.in_transaction(|| self.add_layout_4())?,
+            None | Some("1" | "2" | "3") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
@@ -70,7 +70,17 @@ impl OrganizationDurableObject {
         Ok(())
     }
 
-    fn bring_up_to_date(&self, has_tools: bool) -> worker::Result<()> {
+    fn bring_up_to_date(&self, version: Option<&str>) -> worker::Result<()> {
+        if version != Some("3") {
+            self.make_layout_3(version.is_some())?;
+        }
+        for statement in LAYOUT_4 {
+            self.sql().exec(statement, None)?;
+        }
+        self.put_meta("schema-version", SCHEMA_VERSION)
+    }
+
+    fn make_layout_3(&self, has_tools: bool) -> worker::Result<()> {
         let sql = self.sql();
         for table in TABLES {
             sql.exec(table, None)?;
@@ -85,18 +95,7 @@ impl OrganizationDurableObject {
         for statement in LAYOUT_3 {
             sql.exec(statement, None)?;
         }
-        if has_tools {
-            self.move_tools()?;
-        }
-        Ok(())
-    }
-
-    /// 3 → 4: API keys, grants to OAuth clients, tries to sign in.
-    fn add_layout_4(&self) -> worker::Result<()> {
-        for statement in LAYOUT_4 {
-            self.sql().exec(statement, None)?;
-        }
-        self.put_meta("schema-version", "4")
+        if has_tools { self.move_tools() } else { Ok(()) }
     }
 
     /// 1 and 2 → 3: tools have numbers, which their index goes by, and the names that they have in a toolkit.

@@ -11,9 +11,11 @@ mod keys;
 mod layout;
 mod object;
 mod rows;
+mod servers;
 mod staging;
 mod subscribers;
 mod transaction;
+mod waiting;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,7 +33,8 @@ use super::random::jitter;
 use crate::auth::api_key::{KeyRecord, PresentedKey};
 use crate::internal::{
     AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, KeyQuestion,
-    LookupAnswer, LookupQuestion, Question, ServersAnswer, StagedTools, ToolLookup, VERSION,
+    LookupAnswer, LookupQuestion, Question, ServerSeen, ServersAnswer, StagedTools, ToolLookup, VERSION,
+    WaitingOfSession,
 };
 use crate::oauth::{GrantAnswer, GrantStep};
 use crate::session::failure::{Disposition, classify};
@@ -162,6 +165,16 @@ pub(crate) async fn servers(env: &Env, organization: &str, resource: &str) -> wo
 /// Notes that a session has an open stream, so that it is told when the catalog changes.
 pub(crate) async fn subscribe(env: &Env, organization: &str, session: &str) -> worker::Result<()> {
     ask(env, organization, "subscribe", &(organization, session)).await
+}
+
+/// Says what waits for a person in a session. Telling it twice does no harm.
+pub(crate) async fn put_waiting(env: &Env, organization: &str, waiting: &WaitingOfSession) -> worker::Result<()> {
+    ask(env, organization, "waiting", waiting).await
+}
+
+/// Says how an MCP server was found. Telling it twice does no harm.
+pub(crate) async fn note_server(env: &Env, organization: &str, seen: &ServerSeen) -> worker::Result<()> {
+    ask(env, organization, "server", seen).await
 }
 
 /// Passes a request on to the demo API. `request`'s path starts with `/demo`.

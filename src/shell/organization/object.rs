@@ -9,6 +9,8 @@
 //! | `staged` | import, address | tools of an import that is not finished |
 //! | `toolkit` | slug | the toolkit as JSON |
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
+//! | `server_state` | source | how an MCP server was found when it was last asked |
+//! | `waiting` | execution id | what waits for a person in the sessions, as they say |
 //! | `audit` | number | who changed what, and when |
 //! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
 //! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |
@@ -28,8 +30,8 @@ use super::catalog::Rulebook;
 use super::read_own_body;
 use super::rows::{Row, text};
 use crate::internal::{
-    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question, StagedTools,
-    VERSION,
+    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question, ServerSeen,
+    StagedTools, VERSION, WaitingOfSession,
 };
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
@@ -106,6 +108,16 @@ impl DurableObject for OrganizationDurableObject {
                 // Not `read`: an organization that is not there must not come into being.
                 let question: KeyQuestion = read_own_body(&mut request).await?;
                 Response::from_json(&self.find_key(&question)?)
+            }
+            "waiting" => {
+                let waiting: WaitingOfSession = self.read(&mut request).await?;
+                self.put_waiting(&waiting)?;
+                Response::from_json(&())
+            }
+            "server" => {
+                let seen: ServerSeen = self.read(&mut request).await?;
+                self.note_server(&seen)?;
+                Response::from_json(&())
             }
             "admin" => {
                 let question: AdminQuestion = self.read(&mut request).await?;

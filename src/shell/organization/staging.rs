@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::audit::By;
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
 use crate::catalog::search::words;
@@ -68,7 +69,25 @@ fn operation_of(tool: &Tool) -> String {
     match &tool.binding {
         Binding::Http(http) => format!("{} {}", http.method, http.path_template),
         Binding::Mcp(mcp) => mcp.name.clone(),
+        Binding::Graphql(graphql) => format!("{} {}", graphql.operation.word(), graphql.field),
     }
+}
+
+/// What the audit log keeps of a source that was written: everything that an administrator decided, and no secret.
+fn settings_of(source: &SourceRow, report: &Report, auth: &str) -> serde_json::Value {
+    json!({
+        "kind": source.kind,
+        "tools": source.tools,
+        "counts": report.counts,
+        "auth": auth,
+        "url": source.url,
+        "specUrl": source.spec_url,
+        "baseUrl": source.stated_base_url,
+        "trusted": source.trusted,
+        "idempotentWrites": source.idempotent_writes,
+        "honoursIdempotencyKey": source.honours_idempotency_key,
+        "confirmedOrigins": source.confirmed_origins,
+    })
 }
 
 /// The tool's own part of an address.
@@ -169,10 +188,10 @@ impl OrganizationDurableObject {
                 return Ok(report);
             }
             self.note(
-                &end.by,
+                By { account: &end.by, via: &end.via },
                 if end.refresh { "source.refresh" } else { "source.put" },
                 Some(&slug),
-                json!({ "tools": source.tools, "counts": report.counts, "auth": end.auth }),
+                settings_of(&source, &report, &end.auth),
             )?;
             self.catalog_changed()?;
             Ok(report)

@@ -25,7 +25,7 @@ use crate::shell::clock::{now, sleep};
 use crate::shell::invoke::{CallToResolve, Caller, invoke, log_call, resolve_found};
 use crate::shell::organization;
 use crate::shell::telemetry::log;
-use crate::shell::upstream::{Reach, UpstreamServer, uri_prefix};
+use crate::shell::upstream::{Reach, UpstreamServer};
 use crate::upstream::{Link, McpServer, Offers, ServerError};
 
 /// How long what is known of the catalog is used without asking, in milliseconds.
@@ -193,10 +193,9 @@ impl Session {
             }
         };
         let log_level = self.meta.borrow().as_ref().and_then(|meta| meta.log_level);
-        let prefixes: Rc<[String]> = answer.sources.iter().map(|source| uri_prefix(&source.slug)).collect();
         let server = |source| -> Rc<dyn McpServer> {
             let upstream = runner.upstreams.of(&meta.organization, source, false);
-            Rc::new(UpstreamServer::new(upstream, answer.alone, log_level, Rc::clone(&prefixes)))
+            Rc::new(UpstreamServer::new(upstream, answer.alone, log_level))
         };
         let configured: Vec<_> = answer.sources.iter().map(server).collect();
         *self.servers.configured.borrow_mut() = Some((now(), configured.clone()));

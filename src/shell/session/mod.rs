@@ -300,6 +300,7 @@ impl Session {
             // A step could not be stored. What is in storage counts: nothing is decided on less than that.
             return Err(worker::Error::RustError("an execution was lost from memory".to_owned()).into());
         }
+        runner.tell_waiting_later();
         let at = now();
         runner.store.forget_ended(at.saturating_sub(runner.retention_ms()))?;
         // A stream that was never answered is of a request that the object lost and nobody asked for again.
@@ -323,6 +324,8 @@ impl Session {
                 self.terminate(&meta, Termination::Idle)?;
             }
             Fate::Wipe => {
+                // The last chance; what is missed now is shown until it would have expired.
+                runner.tell_waiting().await;
                 *self.meta.borrow_mut() = None;
                 runner.wipe().await?;
                 return Ok(());
@@ -359,7 +362,7 @@ fn reply_to(result: Result<Reply, Failure>) -> worker::Result<Reply> {
     response.map(Into::into)
 }
 
-fn caller_of(meta: &SessionMeta) -> Caller {
+pub(super) fn caller_of(meta: &SessionMeta) -> Caller {
     Caller {
         organization: meta.organization.clone(),
         account: meta.account.clone(),

@@ -143,6 +143,10 @@ impl Link for UpstreamLink {
         self.0.session.tell(what);
     }
 
+    fn trace(&self) -> Vec<(String, String)> {
+        self.0.trace()
+    }
+
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
         Box::pin(async move { sleep(Duration::from_millis(u64::from(milliseconds))).await })
     }
@@ -193,6 +197,10 @@ impl Link for ExchangeLink {
 
     fn changed(&self, what: Changed) {
         self.0.session.tell(what);
+    }
+
+    fn trace(&self) -> Vec<(String, String)> {
+        self.0.trace()
     }
 
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {

@@ -19,6 +19,7 @@ use crate::shell::clock::{now, sleep};
 use crate::shell::telemetry::log;
 use crate::upstream::client::{
     Answered, CallParts, Connected, Era, Exchange, Fault, Heard, Outgoing, Requests, RpcFault, StreamEnd,
+    UNSUPPORTED_VERSION,
 };
 use crate::upstream::{Changed, Link, Question, ServerError};
 
@@ -42,6 +43,8 @@ pub(crate) enum Trouble {
     Refused { status: u16 },
     /// The server lost our session; the request was not processed.
     SessionLost,
+    /// The server does not speak the version that the request was in (any more); it was not processed.
+    OtherVersion(RpcFault),
     /// It was sent, and what became of it is not known.
     Unknown(String),
     /// It was sent, and took too long.
@@ -141,7 +144,7 @@ impl Upstream {
     ) -> Result<Result<Value, RpcFault>, Trouble> {
         let deadline = Rc::new(self.deadline());
         let _slot = self.slot(deadline.until()).await?;
-        let mut parts = parts;
+        let mut parts = CallParts { trace: link.trace(), ..parts };
         let level = parts.log_level;
         let mut renewed = false;
         for _ in 0..ROUNDS {
@@ -164,11 +167,12 @@ impl Upstream {
                     }
                 },
                 // It was refused before anything was done, so it may be sent once more.
-                Err(Trouble::SessionLost) if !renewed => {
+                Err(Trouble::SessionLost | Trouble::OtherVersion(_)) if !renewed => {
                     renewed = true;
                     self.forget(&connected);
                 }
                 Err(Trouble::SessionLost) => return Err(Trouble::Refused { status: 404 }),
+                Err(Trouble::OtherVersion(fault)) => return Ok(Err(fault)),
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -270,9 +274,9 @@ impl Upstream {
     /// An answer that says that this is not how the server is spoken to (any more) is no answer to the request.
     fn judged(&self, connected: &Rc<Connected>, answered: Answered) -> Result<Answered, Trouble> {
         match &answered {
-            Answered::Error(fault) if connected.era == Era::Stateless && fault.code == -32_022 => {
+            Answered::Error(fault) if connected.era == Era::Stateless && fault.code == UNSUPPORTED_VERSION => {
                 log("mcp_upstream_era_changed", json!({ "source": self.source.slug }));
-                Err(Trouble::SessionLost)
+                Err(Trouble::OtherVersion(fault.clone()))
             }
             Answered::Error(_) | Answered::Result(_) => Ok(answered),
         }

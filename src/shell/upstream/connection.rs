@@ -13,11 +13,12 @@ use worker::Env;
 use super::asking::{Deadline, Trouble, redacted};
 use super::transport::{Incoming, NoResponse, Piece, Place, send};
 use crate::config::Settings;
-use crate::internal::SourceRow;
+use crate::internal::{ServerSeen, SourceRow, VERSION};
 use crate::session::question::Askable;
 use crate::shell::clock::{now, sleep};
 use crate::shell::import::reread;
 use crate::shell::notify::Notify;
+use crate::shell::organization;
 use crate::shell::telemetry::log;
 use crate::upstream::client::{
     Answered, CallParts, Connected, Era, Exchange, Heard, Limits, Outgoing, Probed, Requests, RpcFault, read_discovery,
@@ -31,6 +32,8 @@ const CONNECT_MS: u64 = 10_000;
 const DEAD_MS: u64 = 5_000;
 /// Between two readings of its tools because it says that they changed, in milliseconds.
 const REREAD_MS: u64 = 2_000;
+/// Between two notes to the organization that nothing is new, in milliseconds.
+const TOLD_EVERY_MS: u64 = 60_000;
 /// Requests to one server at a time. The platform opens six connections at once, and one that hangs must not have them all.
 const AT_ONCE: u32 = 4;
 /// Messages before an answer.
@@ -50,6 +53,8 @@ pub(crate) struct Upstream {
     /// The level that the server was told.
     told_level: Cell<Option<LogLevel>>,
     reread_at: Cell<u64>,
+    /// Whether the organization was told that it can be used, and when.
+    told_found: Cell<Option<(bool, u64)>>,
     /// Whether it is told to the organization that the tools changed: not while they are read.
     pub(super) tells_changes: bool,
 }
@@ -105,6 +110,7 @@ impl Upstream {
             running: Cell::new(0),
             told_level: Cell::new(None),
             reread_at: Cell::new(0),
+            told_found: Cell::new(None),
             tells_changes: true,
         }
     }
@@ -202,13 +208,11 @@ impl Upstream {
             json!({
                 "source": self.source.slug,
                 "outcome": if result.is_ok() { "ok" } else { "error" },
-                "era": result.as_ref().ok().map(|connected| match &connected.era {
-                    Era::Stateless => "stateless",
-                    Era::Session { version, .. } => version.as_str(),
-                }),
+                "era": result.as_ref().ok().map(|connected| connected.era.word()),
                 "durationMs": now().saturating_sub(began),
             }),
         );
+        self.tell_found(result.as_ref().map(|connected| connected.era.word().to_owned()).map_err(Clone::clone));
         self.told_level.set(None);
         *self.state.borrow_mut() = state;
         drop(guard);
@@ -225,7 +229,25 @@ impl Upstream {
 
     /// Nothing was heard of it: the next ones do not wait as long.
     pub(super) fn is_dead(&self, why: &str) {
+        self.tell_found(Err(why.to_owned()));
         *self.state.borrow_mut() = State::Dead { until: now() + DEAD_MS, why: why.to_owned() };
+    }
+
+    /// Tells the organization how the server was found, for administrators. One that stays as it is, is told of once a minute.
+    fn tell_found(&self, outcome: Result<String, String>) {
+        let last = self.told_found.get();
+        let is_news = last.is_none_or(|(ok, at)| ok != outcome.is_ok() || now().saturating_sub(at) >= TOLD_EVERY_MS);
+        if !self.tells_changes || !is_news {
+            return;
+        }
+        self.told_found.set(Some((outcome.is_ok(), now())));
+        let (env, organization, source) = (self.env.clone(), self.organization.clone(), self.source.slug.clone());
+        spawn_local(async move {
+            let seen = ServerSeen { version: VERSION, source, outcome };
+            if let Err(error) = organization::note_server(&env, &organization, &seen).await {
+                log("mcp_upstream_state_not_told", json!({ "source": seen.source, "reason": error.to_string() }));
+            }
+        });
     }
 
     /// Tells a server with sessions from which level on log messages are wanted, where that changed.

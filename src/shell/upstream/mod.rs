@@ -15,16 +15,16 @@ use worker::Env;
 
 pub(crate) use self::asking::Trouble;
 pub(crate) use self::connection::Upstream;
-pub(crate) use self::server::{UpstreamServer, uri_prefix};
+pub(crate) use self::server::UpstreamServer;
 use crate::catalog::mcp::{
-    ListOptions, ListedTools, passed_outcome, read_result, read_tools, wire_arguments, wire_headers,
+    ListOptions, ListedTools, passed_outcome, read_result, read_tools, uri_prefix, wire_arguments, wire_headers,
 };
-use crate::catalog::tool::{McpBinding, ToolError, ToolOutcome, raw_json};
+use crate::catalog::tool::{Binding, McpBinding, ToolError, ToolOutcome, raw_json};
 use crate::config::Settings;
 use crate::engine::{CallError, error_result};
 use crate::internal::SourceRow;
 use crate::session::question::Askable;
-use crate::upstream::client::{CallParts, Era, Pages, RpcFault};
+use crate::upstream::client::{CallParts, Era, HEADER_MISMATCH, Pages, RpcFault};
 use crate::upstream::{Changed, Link, LogLevel, Question, ServerError};
 
 /// Servers that one session object remembers.
@@ -48,6 +48,10 @@ pub(crate) struct McpCall {
     pub(crate) binding: McpBinding,
     /// Checked, under the names that clients know.
     pub(crate) arguments: Value,
+    /// The session knows the source's own names, its URIs too.
+    pub(crate) alone: bool,
+    /// A person was asked about it, as it was then.
+    pub(crate) gated: bool,
 }
 
 /// What a call needs beside itself.
@@ -113,27 +117,72 @@ impl Upstreams {
     /// Calls a tool. Never fails: whatever happens is a value, as JSON text. Where the original is wanted, the result's own
     /// blocks come along, for a client that understands them.
     pub(crate) async fn call(&self, organization: &str, call: &McpCall, reach: &Reach<'_>) -> Rc<str> {
-        let McpCall { source, binding, arguments } = call;
-        let arguments = wire_arguments(binding, arguments);
-        let parts = CallParts {
-            headers: wire_headers(binding, &arguments),
-            progress: true,
-            log_level: self.log_level.get(),
-            input: None,
-        };
-        let params = Map::from_iter([
-            ("name".to_owned(), Value::String(binding.name.clone())),
-            ("arguments".to_owned(), arguments),
-        ]);
-        match self.of(organization, source, reach.person).ask("tools/call", &params, parts, &reach.link).await {
+        let link = &reach.link;
+        let upstream = self.of(organization, &call.source, reach.person);
+        let mut answer = self.call_once(&upstream, call, &call.binding, link).await;
+        let mismatch = matches!(&answer, Ok(Err(fault)) if fault.code == HEADER_MISMATCH);
+        if mismatch && upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless) {
+            // What we know of the tool's headers is not what the server knows. It refused the call unprocessed.
+            upstream.reread_tools();
+            if call.gated {
+                return outcome_text(&ToolOutcome::Failure(definition_changed()));
+            }
+            if let Some(binding) = present_binding(&upstream, call, link).await {
+                answer = self.call_once(&upstream, call, &binding, link).await;
+            }
+        }
+        match answer {
             Ok(Ok(result)) => {
-                let passed = reach.original.then(|| passed_outcome(&result)).flatten();
+                let prefix = (!call.alone).then(|| uri_prefix(&call.source.slug));
+                let passed = reach.original.then(|| passed_outcome(&result, prefix.as_deref())).flatten();
                 passed.map_or_else(|| outcome_text(&read_result(&result)), Into::into)
             }
             Ok(Err(fault)) => outcome_text(&ToolOutcome::Failure(fault_error(&fault))),
             Err(trouble) => outcome_text(&ToolOutcome::Failure(trouble_error(&trouble))),
         }
     }
+
+    async fn call_once(
+        &self,
+        upstream: &Rc<Upstream>,
+        call: &McpCall,
+        binding: &McpBinding,
+        link: &Rc<dyn Link>,
+    ) -> Result<Result<Value, RpcFault>, Trouble> {
+        let arguments = wire_arguments(binding, &call.arguments);
+        let parts = CallParts {
+            headers: wire_headers(binding, &arguments),
+            progress: true,
+            log_level: self.log_level.get(),
+            ..CallParts::default()
+        };
+        let params = Map::from_iter([
+            ("name".to_owned(), Value::String(binding.name.clone())),
+            ("arguments".to_owned(), arguments),
+        ]);
+        upstream.ask("tools/call", &params, parts, link).await
+    }
+}
+
+/// How the server describes the tool now; `None` where it has no other headers than before (revision 2026-07-28, "Custom
+/// Headers from Tool Parameters": read the list again, and send the call once more).
+async fn present_binding(upstream: &Rc<Upstream>, call: &McpCall, link: &Rc<dyn Link>) -> Option<McpBinding> {
+    let entries = list(upstream, "tools/list", "tools", link).await.ok()?.ok()?;
+    let none = BTreeMap::new();
+    let options = ListOptions { source: &call.source.slug, stateless: true, known_names: &none };
+    read_tools(&entries, &options).tools.into_iter().find_map(|tool| match tool.binding {
+        Binding::Mcp(present) if present.name == call.binding.name && present.headers != call.binding.headers => {
+            Some(McpBinding { headers: present.headers, ..call.binding.clone() })
+        }
+        Binding::Mcp(_) | Binding::Http(_) | Binding::Graphql(_) => None,
+    })
+}
+
+/// A person saw the tool as it was. Whether it may be called as it is now, is asked again.
+fn definition_changed() -> ToolError {
+    let message = "The MCP server describes this tool in another way than when the call was approved, and refused it; it was \
+                   not carried out. Its description is being read again: call the tool once more in a moment.";
+    ToolError { retryable: Some(true), ..ToolError::new("upstream_error", message) }
 }
 
 fn outcome_text(outcome: &ToolOutcome) -> Rc<str> {
@@ -154,7 +203,7 @@ fn trouble_error(trouble: &Trouble) -> ToolError {
             "upstream_unreachable",
             format!("The MCP server cannot be used just now: {why}. The call was not sent."),
         ),
-        Trouble::Refused { .. } | Trouble::SessionLost => {
+        Trouble::Refused { .. } | Trouble::SessionLost | Trouble::OtherVersion(_) => {
             ToolError::new("upstream_error", "The MCP server refused the call; it was not carried out.")
         }
         Trouble::Unknown(why) => ToolError::new(
@@ -175,7 +224,11 @@ fn trouble_error(trouble: &Trouble) -> ToolError {
     match trouble {
         Trouble::NotSent(_) => error.retryable = Some(true),
         Trouble::Refused { status } => error.status = Some(*status),
-        Trouble::SessionLost | Trouble::Unknown(_) | Trouble::Timeout | Trouble::TooLarge => {}
+        Trouble::SessionLost
+        | Trouble::OtherVersion(_)
+        | Trouble::Unknown(_)
+        | Trouble::Timeout
+        | Trouble::TooLarge => {}
     }
     error
 }
@@ -228,14 +281,14 @@ pub(super) async fn list(
 }
 
 /// Reads the tools of a source of the kind `mcp`. `known_names` has the wire names of tools that the catalog has already,
-/// with their part of the address, which stays.
+/// with their part of the address, which stays. Gives them, and the era that the server speaks.
 pub(crate) async fn list_tools(
     env: &Env,
     settings: &Rc<Settings>,
     organization: &str,
     source: &SourceRow,
     known_names: &BTreeMap<String, String>,
-) -> Result<ListedTools, ListError> {
+) -> Result<(ListedTools, String), ListError> {
     // Some servers have tools only for clients that can be asked; whether one can be, its own session says.
     let askable = Askable { form: true, url: true, sampling: true, roots: true };
     let mut upstream = Upstream::new(env, settings, organization, source, askable);
@@ -243,21 +296,25 @@ pub(crate) async fn list_tools(
     let upstream = Rc::new(upstream);
     let link: Rc<dyn Link> = Rc::new(Nobody);
     let listed = list(&upstream, "tools/list", "tools", &link).await;
-    let stateless = upstream.connect().await.is_ok_and(|connected| connected.era == Era::Stateless);
+    let era = upstream.connect().await.map(|connected| connected.era.clone());
     // Awaited: of a Worker's request that has ended nothing goes on.
     upstream.end_now().await;
     match listed {
         Ok(Ok(entries)) => {
+            let stateless = matches!(&era, Ok(Era::Stateless));
             let options = ListOptions { source: &source.slug, stateless, known_names };
-            Ok(read_tools(&entries, &options))
+            Ok((read_tools(&entries, &options), era.as_ref().map_or("unknown", Era::word).to_owned()))
         }
         // A server without tools need not know the method.
-        Ok(Err(fault)) if fault.code == -32_601 => Ok(ListedTools::default()),
+        Ok(Err(fault)) if fault.code == -32_601 => {
+            Ok((ListedTools::default(), era.as_ref().map_or("unknown", Era::word).to_owned()))
+        }
         Ok(Err(fault)) => Err(ListError::Refused(fault.message)),
         Err(trouble) => Err(ListError::Unusable(match trouble {
             Trouble::NotSent(why) | Trouble::Unknown(why) => why,
             Trouble::Refused { status } => format!("it answered {status}"),
             Trouble::SessionLost => "it forgets its sessions".to_owned(),
+            Trouble::OtherVersion(fault) => fault.message,
             Trouble::Timeout => "it did not answer in time".to_owned(),
             Trouble::TooLarge => "its answer is too large".to_owned(),
         })),

@@ -1,8 +1,8 @@
 //! A configured server as a session passes it through in direct mode: resources, templates, prompts, completion.
 //!
 //! Its tools come from the catalog, so that policy counts for them. Names of prompts are those of tools, made from
-//! `<source>.<name>`. A resource's URI begins with the source and a plus sign, which leaves templates usable; one without
-//! is looked for at every server in turn, because results and prompts carry URIs as the server wrote them.
+//! `<source>.<name>`. A resource's URI begins with the source and a plus sign, which leaves templates usable, wherever a
+//! client meets it: in lists, in contents, in results and in prompts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use futures_util::future::LocalBoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::{Trouble, Upstream, list};
+use crate::catalog::mcp::{prefix_block, prefix_member, uri_prefix, without_prefix};
 use crate::session::direct::direct_name;
 use crate::upstream::client::{CallParts, RpcFault};
 use crate::upstream::{Link, LogLevel, McpServer, Offers, ServerError};
@@ -22,20 +23,13 @@ pub(crate) struct UpstreamServer {
     /// It is the only one of the session's toolkit, whose names stay as they are.
     alone: bool,
     log_level: Option<LogLevel>,
-    /// What the resources of the session's servers begin with, this one's included.
-    prefixes: Rc<[String]>,
     /// Names of prompts here, and there.
     prompts: RefCell<BTreeMap<String, String>>,
 }
 
 impl UpstreamServer {
-    pub(crate) fn new(
-        upstream: Rc<Upstream>,
-        alone: bool,
-        log_level: Option<LogLevel>,
-        prefixes: Rc<[String]>,
-    ) -> Self {
-        Self { upstream, alone, log_level, prefixes, prompts: RefCell::default() }
+    pub(crate) fn new(upstream: Rc<Upstream>, alone: bool, log_level: Option<LogLevel>) -> Self {
+        Self { upstream, alone, log_level, prompts: RefCell::default() }
     }
 
     fn slug(&self) -> &str {
@@ -46,20 +40,17 @@ impl UpstreamServer {
         if self.alone { wire.to_owned() } else { direct_name(&format!("{}.{wire}", self.slug())) }
     }
 
-    fn uri(&self, wire: &str) -> String {
-        if self.alone { wire.to_owned() } else { format!("{}{wire}", uri_prefix(self.slug())) }
+    /// What its URIs begin with for the client; nothing where it is the only one.
+    fn prefix(&self) -> String {
+        if self.alone { String::new() } else { uri_prefix(self.slug()) }
     }
 
-    /// The server's own URI, and whether it was named as one of this server's; `None` for another server's.
-    fn wire_uri<'a>(&self, uri: &'a str) -> Option<(&'a str, bool)> {
+    /// The server's own URI; `None` for another server's, and for one that says nobody's name.
+    fn wire_uri(&self, uri: &str) -> Option<String> {
         if self.alone {
-            return Some((uri, true));
+            return Some(uri.to_owned());
         }
-        if let Some(wire) = uri.strip_prefix(uri_prefix(self.slug()).as_str()) {
-            return Some((wire, true));
-        }
-        let is_anothers = self.prefixes.iter().any(|prefix| uri.starts_with(prefix.as_str()));
-        (!is_anothers).then_some((uri, false))
+        without_prefix(uri, &self.prefix()).map(ToOwned::to_owned)
     }
 
     async fn answer(&self, method: &str, params: Map<String, Value>, link: Rc<dyn Link>) -> Result<Value, ServerError> {
@@ -88,11 +79,9 @@ impl UpstreamServer {
         link: &Rc<dyn Link>,
     ) -> Result<Value, ServerError> {
         let mut entries = self.entries(method, key, link).await?;
+        let prefix = self.prefix();
         for entry in &mut entries {
-            let uri = entry.get(member).and_then(Value::as_str).map(|wire| self.uri(wire));
-            if let (Some(uri), Some(entry)) = (uri, entry.as_object_mut()) {
-                entry.insert(member.to_owned(), Value::String(uri));
-            }
+            prefix_member(entry, member, &prefix);
         }
         Ok(json!({ key: entries }))
     }
@@ -137,28 +126,24 @@ impl UpstreamServer {
         let name = params.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(wire) = self.wire_prompt(&name, link).await? else { return Err(ServerError::Unknown(name)) };
         params.insert("name".to_owned(), Value::String(wire));
-        self.ask("prompts/get", &params, link).await
+        let mut result = self.ask("prompts/get", &params, link).await?;
+        let prefix = self.prefix();
+        let messages = result.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten();
+        for content in messages.filter_map(|message| message.get_mut("content")) {
+            prefix_block(content, &prefix);
+        }
+        Ok(result)
     }
 
     async fn read(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
         let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let Some((wire, named)) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
-        params.insert("uri".to_owned(), Value::from(wire));
-        match self.ask("resources/read", &params, link).await {
-            Ok(mut result) => {
-                let contents = result.get_mut("contents").and_then(Value::as_array_mut).into_iter().flatten();
-                for content in contents.filter(|_| named) {
-                    let uri = content.get("uri").and_then(Value::as_str).map(|wire| self.uri(wire));
-                    if let (Some(uri), Some(content)) = (uri, content.as_object_mut()) {
-                        content.insert("uri".to_owned(), Value::String(uri));
-                    }
-                }
-                Ok(result)
-            }
-            // It was only worth a try.
-            Err(_) if !named => Err(ServerError::Unknown(uri)),
-            Err(error) => Err(error),
-        }
+        let Some(wire) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
+        params.insert("uri".to_owned(), Value::String(wire));
+        let mut result = self.ask("resources/read", &params, link).await?;
+        let prefix = self.prefix();
+        let contents = result.get_mut("contents").and_then(Value::as_array_mut).into_iter().flatten();
+        contents.for_each(|content| prefix_member(content, "uri", &prefix));
+        Ok(result)
     }
 
     async fn complete(&self, mut params: Map<String, Value>, link: &Rc<dyn Link>) -> Result<Value, ServerError> {
@@ -177,12 +162,9 @@ impl UpstreamServer {
                 self.ask("completion/complete", &params, link).await
             }
             (None, Some(uri)) => {
-                let Some((wire, named)) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
-                reference.insert("uri".to_owned(), Value::from(wire));
-                match self.ask("completion/complete", &params, link).await {
-                    Err(_) if !named => Err(ServerError::Unknown(uri)),
-                    result => result,
-                }
+                let Some(wire) = self.wire_uri(&uri) else { return Err(ServerError::Unknown(uri)) };
+                reference.insert("uri".to_owned(), Value::String(wire));
+                self.ask("completion/complete", &params, link).await
             }
             (None, None) => Err(ServerError::Unknown("a reference without a name".to_owned())),
         }
@@ -209,13 +191,6 @@ impl UpstreamServer {
         let message = format!("{}: {}", self.slug(), error.message);
         ServerError::Rpc { code: -32_000, message, data: None }
     }
-}
-
-/// What the URIs of a source's resources begin with. A scheme may not have underlines, and begins with a letter.
-pub(crate) fn uri_prefix(slug: &str) -> String {
-    let slug = slug.replace('_', ".");
-    let letter = if slug.starts_with(|first: char| first.is_ascii_alphabetic()) { "" } else { "x+" };
-    format!("{letter}{slug}+")
 }
 
 fn passed(fault: RpcFault) -> ServerError {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::exchange::RpcFault;
-use super::{SESSION_VERSIONS, STATELESS};
+use super::{HEADER_MISMATCH, SESSION_VERSIONS, STATELESS, UNSUPPORTED_VERSION};
 use crate::upstream::Offers;
 
 /// Bytes of a session id.
@@ -21,6 +21,17 @@ pub enum Era {
         /// The server's id of the session, where it gave one.
         id: Option<String>,
     },
+}
+
+impl Era {
+    /// `stateless`, or the version of the session.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self {
+            Self::Stateless => "stateless",
+            Self::Session { version, .. } => version,
+        }
+    }
 }
 
 /// A server that can be asked.
@@ -55,7 +66,7 @@ pub fn read_discovery(status: u16, outcome: Option<&Result<Value, RpcFault>>) ->
             stateless(result.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default())
         }
         Some(Ok(_)) => Probed::Older,
-        Some(Err(fault)) if fault.code == -32_022 => {
+        Some(Err(fault)) if fault.code == UNSUPPORTED_VERSION => {
             let supported = fault.data.as_ref().and_then(|data| data.get("supported"));
             let known =
                 |version: &&str| supported.and_then(Value::as_array).is_some_and(|v| v.contains(&json!(version)));
@@ -66,7 +77,7 @@ pub fn read_discovery(status: u16, outcome: Option<&Result<Value, RpcFault>>) ->
             }
         }
         // It checked headers or capabilities, so it knows this version; what it offers, it did not tell.
-        Some(Err(fault)) if matches!(fault.code, -32_020 | -32_021) => stateless(Map::new()),
+        Some(Err(fault)) if matches!(fault.code, HEADER_MISMATCH | -32_021) => stateless(Map::new()),
         Some(Err(_)) | None => match status {
             401 | 403 => Probed::Unusable(format!("it answered {status}: the credential is missing or not accepted")),
             429 | 502..=504 => Probed::Unusable(format!("it answered {status}")),

@@ -18,6 +18,10 @@ pub use exchange::{Answered, Exchange, Fault, Heard, Limits, RpcFault, StreamEnd
 pub use outgoing::{CallParts, Outgoing, Requests, header_value};
 pub use pages::{Pages, PagesError};
 
+/// Headers and body of a request disagree, as far as the server knows (revision 2026-07-28). The request was not processed.
+pub const HEADER_MISMATCH: i32 = -32_020;
+/// The server does not speak the version of the request (revision 2026-07-28), which was not processed.
+pub const UNSUPPORTED_VERSION: i32 = -32_022;
 /// The stateless version that is spoken.
 pub const STATELESS: &str = "2026-07-28";
 /// The newest version with sessions, which is asked for.

@@ -24,6 +24,8 @@ pub struct Outgoing {
 pub struct CallParts {
     /// Arguments that are sent as headers too, by the header's name; values are not encoded yet. Stateless era only.
     pub headers: Vec<(String, String)>,
+    /// Headers of the trace that the request belongs to, in both eras.
+    pub trace: Vec<(String, String)>,
     /// Whether progress is wanted. The token is the request's id.
     pub progress: bool,
     /// From which level on log messages are wanted. Stateless era only; sessions have `logging/setLevel`.
@@ -51,6 +53,7 @@ impl Requests {
             meta.insert("progressToken".to_owned(), json!(id));
         }
         let mut headers = self.headers();
+        headers.extend(parts.trace.iter().cloned());
         if self.era == Era::Stateless {
             meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(STATELESS));
             meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), client_info());

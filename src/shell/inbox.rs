@@ -1,0 +1,145 @@
+//! Tells the organization what waits for a person in this session, for the list that administrators see.
+//!
+//! The journal is the truth, and what the organization has of it is a copy that is replaced as a whole. The session notes what
+//! was taken last, so a copy that was missed, or a crash between the journal and here, is made up for by the next step, by the
+//! alarm, or by the next life of the object; and what expired counts for nothing there. Only pauses and decisions cost a
+//! request.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use serde_json::json;
+use wasm_bindgen_futures::spawn_local;
+
+use super::clock::now;
+use super::organization;
+use super::runner::Runner;
+use super::telemetry::log;
+use crate::engine::{CallRow, Write};
+use crate::internal::{VERSION, WaitingItem, WaitingOfSession, WaitingTool};
+use crate::json::sha256_hex;
+use crate::protocol::text::bounded;
+use crate::session::SessionMeta;
+use crate::session::id::ExecutionId;
+use crate::session::tools::approval_url;
+
+/// When the organization is told again after it could not be, in milliseconds.
+const RETRY_MS: u64 = 30_000;
+/// Tools that one item names.
+const TOOLS: usize = 20;
+/// Characters of what a client calls itself.
+const CLIENT_CHARS: usize = 200;
+
+/// Where the telling stands.
+#[derive(Default)]
+pub(super) struct Inbox {
+    telling: Cell<bool>,
+    /// Something changed while it was told.
+    again: Cell<bool>,
+    retry_at: Cell<Option<u64>>,
+}
+
+impl Inbox {
+    /// When the alarm has to see to it.
+    pub(super) fn retry_at(&self) -> Option<u64> {
+        self.retry_at.get()
+    }
+}
+
+/// Whether what waits may be other after this.
+pub(super) fn changes_waiting(writes: &[Write]) -> bool {
+    writes.iter().any(|write| match write {
+        Write::Pause(_) => true,
+        Write::Call(call) => call.decision.is_some(),
+        Write::Execution(_) | Write::Output(_) => false,
+    })
+}
+
+impl Runner {
+    /// Tells the organization what waits, if that is other than what it was told; not at once, and never in the way of anything.
+    pub(crate) fn tell_waiting_later(self: &Rc<Self>) {
+        // What is told now need not be told by the alarm, which must not ring for it at full speed.
+        self.inbox.retry_at.set(None);
+        if self.inbox.telling.replace(true) {
+            self.inbox.again.set(true);
+            return;
+        }
+        let runner = Rc::clone(self);
+        spawn_local(async move {
+            loop {
+                runner.inbox.again.set(false);
+                runner.tell_waiting().await;
+                if !runner.inbox.again.get() {
+                    break;
+                }
+            }
+            runner.inbox.telling.set(false);
+        });
+    }
+
+    /// The same, done when this is. A failure is left to the alarm.
+    pub(crate) async fn tell_waiting(self: &Rc<Self>) {
+        match self.try_tell_waiting().await {
+            Ok(()) => self.inbox.retry_at.set(None),
+            Err(error) => {
+                log("mcp_waiting_not_told", json!({ "sessionId": self.object_id(), "reason": error.to_string() }));
+                self.inbox.retry_at.set(Some(now().saturating_add(RETRY_MS)));
+                self.rearm();
+            }
+        }
+    }
+
+    async fn try_tell_waiting(self: &Rc<Self>) -> worker::Result<()> {
+        // While the object is wiped nothing may look at its tables: they would be taken for there.
+        if self.last_activity.get().is_none() {
+            return Ok(());
+        }
+        let stored = |error: super::store::StoreError| worker::Error::RustError(error.to_string());
+        let Some(meta) = self.store.session_meta().map_err(stored)? else { return Ok(()) };
+        self.load_open(&super::session::caller_of(&meta)).map_err(stored)?;
+        let items = self.waiting_items(&meta);
+        let mark = if items.is_empty() { String::new() } else { sha256_hex(serde_json::to_string(&items)?.as_bytes()) };
+        if self.store.told_waiting().map_err(stored)? == mark {
+            return Ok(());
+        }
+        let waiting = WaitingOfSession { version: VERSION, session: self.object_id(), items };
+        organization::put_waiting(self.env(), &meta.organization, &waiting).await?;
+        // The object may have been wiped meanwhile, and nothing is written into what is empty.
+        if self.last_activity.get().is_some() {
+            self.store.put_told_waiting(&mark).map_err(stored)?;
+        }
+        Ok(())
+    }
+
+    fn waiting_items(&self, meta: &SessionMeta) -> Vec<WaitingItem> {
+        let (now, session) = (now(), self.object_id());
+        let mut items = Vec::new();
+        for live in self.open() {
+            let engine = live.engine.borrow();
+            for pause in engine.pauses().iter().filter(|pause| pause.led_to.is_none()) {
+                let undecided: Vec<&CallRow> = engine.undecided(pause, now).collect();
+                let Some(execution_id) = ExecutionId::encode(&session, &pause.id).filter(|_| !undecided.is_empty())
+                else {
+                    continue;
+                };
+                let tools = undecided.iter().take(TOOLS).map(|call| WaitingTool {
+                    address: call.address.clone(),
+                    title: call.shown.as_ref().map(|shown| shown.title.clone()).unwrap_or_default(),
+                });
+                items.push(WaitingItem {
+                    approval_url: approval_url(&meta.public_origin, &execution_id, &session),
+                    execution_id,
+                    account: meta.account.clone(),
+                    client: bounded(&format!("{} {}", meta.client.name, meta.client.version), CLIENT_CHARS),
+                    tools: tools.collect(),
+                    calls: u32::try_from(undecided.len()).unwrap_or(u32::MAX),
+                    since: pause.created_at,
+                    // The first of them decides what the pause still is; the last, how long it is worth showing.
+                    expires_at: undecided.iter().filter_map(|call| call.deadline).max().unwrap_or(pause.expires_at),
+                });
+            }
+        }
+        items.sort_by(|left, right| (left.since, &left.execution_id).cmp(&(right.since, &right.execution_id)));
+        items
+    }
+}

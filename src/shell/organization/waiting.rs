@@ -1,0 +1,77 @@
+//! What waits for a person in the sessions of the organization. It is a copy: sessions say what they have, as a whole, whenever
+//! that changes, and what expired is not shown whatever they say.
+
+use serde_json::{Value, json};
+
+use super::object::OrganizationDurableObject;
+use super::rows::{cast, integer, text};
+use crate::internal::{AdminAnswer, WaitingItem, WaitingOfSession};
+use crate::organization::cursor::{Page, encode};
+use crate::organization::fault::Fault;
+use crate::protocol::time::iso_time;
+use crate::shell::clock::now;
+
+impl OrganizationDurableObject {
+    /// What a session says replaces what it said before.
+    pub(super) fn put_waiting(&self, waiting: &WaitingOfSession) -> worker::Result<()> {
+        Self::check_version(waiting.version)?;
+        self.in_transaction(|| {
+            let sql = self.sql();
+            sql.exec(
+                "DELETE FROM waiting WHERE session = ? OR expires_at <= ?",
+                vec![waiting.session.as_str().into(), cast(now())],
+            )?;
+            for item in &waiting.items {
+                sql.exec(
+                    "INSERT OR REPLACE INTO waiting (execution, session, since, expires_at, json) VALUES (?, ?, ?, ?, ?)",
+                    vec![
+                        item.execution_id.as_str().into(),
+                        waiting.session.as_str().into(),
+                        cast(item.since),
+                        cast(item.expires_at),
+                        serde_json::to_string(item)?.into(),
+                    ],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A page, what has waited longest first.
+    pub(super) fn list_waiting(&self, page: &Page) -> worker::Result<AdminAnswer> {
+        let after = page.after.as_deref().map_or(Some((0, "")), |after| {
+            let (since, execution) = after.split_once(' ')?;
+            Some((since.parse::<u64>().ok()?, execution))
+        });
+        let Some((since, execution)) = after else {
+            return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
+        };
+        let rows = self.rows(
+            "SELECT session, json, since, execution FROM waiting WHERE expires_at > ? AND (since, execution) > (?, ?) ORDER BY since, execution LIMIT ?",
+            vec![cast(now()), cast(since), execution.into(), cast(page.limit + 1)],
+        )?;
+        let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        let mut last = String::new();
+        for row in rows.iter().take(most) {
+            let item: WaitingItem = serde_json::from_str(text(row, 1).unwrap_or_default())?;
+            items.push(shown(text(row, 0).unwrap_or_default(), &item));
+            last = format!("{} {}", integer(row, 2).unwrap_or(0), text(row, 3).unwrap_or_default());
+        }
+        Ok(AdminAnswer::page(&items, (rows.len() > most).then(|| encode("approvals", &last))))
+    }
+}
+
+fn shown(session: &str, item: &WaitingItem) -> Value {
+    json!({
+        "executionId": item.execution_id,
+        "mcpSessionId": session,
+        "account": item.account,
+        "client": item.client,
+        "tools": item.tools,
+        "calls": item.calls,
+        "since": iso_time(item.since),
+        "expiresAt": iso_time(item.expires_at),
+        "approvalUrl": item.approval_url,
+    })
+}
