@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 const TABLE: [(&str, &[&str]); 19] = [
     ("json", &[]),
     ("approval", &["json"]),
-    ("auth", &[]),
-    ("demo", &[]),
+    ("auth", &["json"]),
+    ("demo", &["json"]),
     ("protocol", &["json"]),
-    ("oauth", &["auth", "protocol"]),
+    ("oauth", &["auth", "json", "protocol"]),
     ("catalog", &["json"]),
     ("credential", &["catalog", "json"]),
     ("outbound", &["catalog"]),

@@ -88,7 +88,7 @@ impl CookieKeys {
         let (payload, signature) = text.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         self.0.iter().find(|key| same_bytes(&sign(key, cookie, payload), &signature))?;
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+        crate::json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 }
 

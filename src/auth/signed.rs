@@ -74,7 +74,7 @@ impl Signer {
         if !made_by(&self.current) && !self.old.as_ref().is_some_and(made_by) {
             return None;
         }
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+        crate::json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
     /// A secret that belongs to a text, made anew whenever it is needed.

@@ -157,7 +157,7 @@ fn list(inventory: &Inventory, query: &[(String, String)]) -> Answer {
 }
 
 fn read_fields(body: &[u8]) -> Result<ItemFields, Answer> {
-    let fields: ItemFields = serde_json::from_slice(body).map_err(|error| Answer::error(400, &error.to_string()))?;
+    let fields: ItemFields = crate::json::from_slice(body).map_err(|error| Answer::error(400, &error.to_string()))?;
     let too_long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.is_empty() || text.len() > TEXT_LIMIT);
     if too_long(&fields.name) || too_long(&fields.location) {
         return Err(Answer::error(400, "name and location have 1 to 200 bytes"));

@@ -7,3 +7,19 @@ mod surrogates;
 pub use canonical::{canonical_json, hex, sha256_hex};
 pub use depth::json_depth_within;
 pub use surrogates::without_lone_surrogates;
+
+use serde::de::{DeserializeOwned, Error as _};
+
+/// Reads JSON from bytes. By way of text, always: what a type is read from is compiled anew for each kind of source, and the
+/// bundle is small because there is only one.
+pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        Err(error) => Err(serde_json::Error::custom(error)),
+    }
+}
+
+/// Reads a value as a type, by way of text for the same reason. For what is read once in a while.
+pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> serde_json::Result<T> {
+    serde_json::from_str(&value.to_string())
+}

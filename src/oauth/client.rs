@@ -82,7 +82,7 @@ struct Registered {
 pub fn register(signer: &Signer, body: &[u8], now: u64, nonce: &str) -> Result<Value, OAuthError> {
     let invalid = |description: String| OAuthError::new("invalid_client_metadata", description);
     let metadata: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|_| invalid("The body is not a JSON object.".to_owned()))?;
+        crate::json::from_slice(body).map_err(|_| invalid("The body is not a JSON object.".to_owned()))?;
     let redirect_uris = redirect_uris_of(&metadata)?;
     let authentication = match metadata.get("token_endpoint_auth_method").and_then(Value::as_str) {
         // The default of the specification is a secret; a public client says so.
@@ -158,7 +158,7 @@ pub fn is_metadata_url(id: &str) -> bool {
 /// Reads the document that is at the URL of a client id.
 pub fn read_client_metadata(id: &str, document: &[u8]) -> Result<Client, String> {
     let metadata: Map<String, Value> =
-        serde_json::from_slice(document).map_err(|_| "The client's document is not a JSON object.".to_owned())?;
+        crate::json::from_slice(document).map_err(|_| "The client's document is not a JSON object.".to_owned())?;
     if metadata.get("client_id").and_then(Value::as_str) != Some(id) {
         return Err("The client's document names another client_id than its own URL.".to_owned());
     }

@@ -169,7 +169,7 @@ pub(super) async fn load(
     if status != 200 {
         return Ok(Err(error_of(status, retry_after.as_deref(), &body)));
     }
-    Ok(Ok(serde_json::from_value(body.get("view").cloned().unwrap_or(Value::Null))?))
+    Ok(Ok(crate::json::from_value(body.get("view").unwrap_or(&Value::Null))?))
 }
 
 /// Hands a decision to the session object.
@@ -188,7 +188,7 @@ pub(super) async fn send_decision(
     let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
     let body: Value = response.json().await?;
     let view = match body.get("view") {
-        Some(view) => Box::new(serde_json::from_value(view.clone())?),
+        Some(view) => Box::new(crate::json::from_value(view)?),
         None => return Ok(Sent::Failed(error_of(status, retry_after.as_deref(), &body))),
     };
     Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
@@ -336,7 +336,7 @@ pub(super) fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
 }
 
 fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
-    let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(body) else {
+    let Ok(Value::Object(object)) = crate::json::from_slice::<Value>(body) else {
         return Err(
             "The body has to be a JSON object: {action, digest} or {decisions: [{call, digest, action}]}.".to_owned()
         );

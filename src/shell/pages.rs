@@ -210,7 +210,7 @@ pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str
     let name = name_of(&person);
     match request.method() {
         Method::Get | Method::Head => match load_history(edge, person, session).await? {
-            Ok(view) => page(200, html::history_page(session, &serde_json::from_value(view)?, &name)),
+            Ok(view) => page(200, html::history_page(session, &crate::json::from_value(&view)?, &name)),
             Err(error) => error_page(&error),
         },
         Method::Post => {

@@ -97,7 +97,7 @@ pub(crate) async fn administer(env: &Env, organization: &str, question: &AdminQu
     }
     // Not tried again: it may have been carried out.
     let answer = ask_once(env, organization, "admin", &serde_json::to_string(question)?).await?;
-    Ok(serde_json::from_slice(&answer)?)
+    Ok(crate::json::from_slice(&answer)?)
 }
 
 /// What an import of a source has to know before it begins.
@@ -113,19 +113,19 @@ pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedToo
 /// Ends an import. Not tried again: it may have been carried out.
 pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
     let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
-    Ok(serde_json::from_slice(&answer)?)
+    Ok(crate::json::from_slice(&answer)?)
 }
 
 /// A step of an OAuth grant. Not tried again: it may have been carried out.
 pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
     let answer = ask_once(env, organization, "grant", &serde_json::to_string(step)?).await?;
-    Ok(serde_json::from_slice(&answer)?)
+    Ok(crate::json::from_slice(&answer)?)
 }
 
 /// Counts a try to sign in from an address; whether it is allowed.
 pub(crate) async fn may_sign_in(env: &Env, organization: &str, address: &str) -> worker::Result<bool> {
     let answer = ask_once(env, organization, "sign-in-try", &serde_json::to_string(address)?).await?;
-    Ok(serde_json::from_slice(&answer)?)
+    Ok(crate::json::from_slice(&answer)?)
 }
 
 /// The last try from an address was none that failed.
@@ -198,7 +198,7 @@ async fn ask<Q: Serialize, A: DeserializeOwned>(
     loop {
         tries += 1;
         match ask_once(env, organization, name, &text).await {
-            Ok(answer) => return Ok(serde_json::from_slice(&answer)?),
+            Ok(answer) => return Ok(crate::json::from_slice(&answer)?),
             Err(error) => {
                 let failure = platform_failure(&error);
                 log_failure(&format!("organization/{name}"), &failure);
@@ -237,5 +237,5 @@ pub(crate) async fn read_own_body<T: DeserializeOwned>(request: &mut Request) ->
         BodyError::TooLarge => worker::Error::RustError("an internal message is too large".to_owned()),
         BodyError::Broken => worker::Error::RustError("an internal message broke off".to_owned()),
     })?;
-    Ok(serde_json::from_slice(&bytes)?)
+    Ok(crate::json::from_slice(&bytes)?)
 }
