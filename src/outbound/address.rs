@@ -153,6 +153,8 @@ mod tests {
             "ⓛocalhost",
             "ｌocalhost",
             "127。0。0。1",
+            // A name in another script is written in its ASCII form.
+            "bücher.example",
             "１２７.0.0.1",
             "127.0.0.1",
             "127.0.0.1.",
@@ -244,7 +246,6 @@ mod tests {
             "API.example.com",
             "example.com.",
             "xn--bcher-kva.example",
-            "bücher.example",
             "a.b.c.d.e.f.g",
             "notlocalhost.com",
             "localhost.com",
