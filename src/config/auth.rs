@@ -261,8 +261,7 @@ fn parse_cookie_keys(vars: &impl Vars) -> Result<CookieKeys, SettingsError> {
     } else if check_key("COUNTERSIGN_SECRET_KEY", &secret).is_err() {
         return Ok(CookieKeys::default());
     }
-    let old = vars.text("COUNTERSIGN_SECRET_KEY_OLD");
-    Ok(CookieKeys::derive([secret.as_str()].into_iter().chain(old.as_deref())))
+    Ok(CookieKeys::new(SigningKeys { current: secret, old: vars.text("COUNTERSIGN_SECRET_KEY_OLD") }))
 }
 
 fn check_secret(name: &'static str, secret: &str) -> Result<(), SettingsError> {
