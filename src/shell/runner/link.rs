@@ -140,6 +140,10 @@ impl Link for CallLink {
         }
     }
 
+    fn trace(&self) -> Vec<(String, String)> {
+        self.live.caller.trace.clone()
+    }
+
     fn sleep(&self, milliseconds: u32) -> LocalBoxFuture<'_, ()> {
         Box::pin(sleep(Duration::from_millis(u64::from(milliseconds))))
     }
