@@ -429,6 +429,17 @@ describe("Cloudflare Access", () => {
     assert.equal((await gateway.fetch("/sign-in", { redirect: "manual" })).status, 401);
   });
 
+  test("with one application for pages and programs, nobody gets to /mcp by it", async () => {
+    const own = await startGateway({ vars: { AUTH_MODE: "access", ACCESS_TEAM_DOMAIN: access.url, ACCESS_AUDIENCE: "pages", ORGANIZATION_NAME: "acme" } });
+    try {
+      const assertion = person("ann@acme.example", "pages");
+      await assertInvalid(await ask(own, undefined, { headers: { "cf-access-jwt-assertion": assertion } }), /ACCESS_MCP_AUDIENCE/);
+      assert.equal((await own.fetch("/", { headers: { cookie: `CF_Authorization=${assertion}` } })).status, 200, "the pages are there");
+    } finally {
+      await own.stop();
+    }
+  });
+
   test("administrators are named by a variable", async () => {
     const sources = (assertion) => gateway.fetch("/api/sources", { headers: { "cf-access-jwt-assertion": assertion } });
     assert.equal((await sources(person("boss@acme.example", "pages"))).status, 200);

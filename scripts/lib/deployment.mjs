@@ -17,7 +17,8 @@ export function missingSettings(vars, secrets) {
 
   const missing = [];
   const needed = {
-    access: ["ACCESS_TEAM_DOMAIN", "ACCESS_AUDIENCE", "ACCESS_MCP_AUDIENCE", "ORGANIZATION_NAME"],
+    // Without an audience of its own nobody gets to /mcp by Access; with another mode nobody has to.
+    access: ["ACCESS_TEAM_DOMAIN", "ACCESS_AUDIENCE", ...(modes.length > 1 ? [] : ["ACCESS_MCP_AUDIENCE"]), "ORGANIZATION_NAME"],
     oidc: ["OIDC_ISSUER", "OIDC_AUDIENCE", ...(vars.OIDC_ORGANIZATION_CLAIM ? [] : ["ORGANIZATION_NAME"])],
     oauth: [],
     keys: [],

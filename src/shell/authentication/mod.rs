@@ -323,8 +323,14 @@ async fn access_identity(
 
 async fn try_access(edge: &Edge<'_>, access: &AccessSettings, token: &str, place: Place<'_>) -> Outcome {
     let audiences = match place {
-        Place::Mcp { .. } if !access.mcp_audiences.is_empty() => &access.mcp_audiences,
-        Place::Mcp { .. } | Place::Api => &access.audiences,
+        // A person's token for the pages must not be good here: an agent could read it, and use it as that person's cookie.
+        Place::Mcp { .. } if access.mcp_audiences.is_empty() => {
+            return Outcome::Unauthorized {
+                problem: Some("ACCESS_MCP_AUDIENCE is not set, so Access admits nobody to /mcp"),
+            };
+        }
+        Place::Mcp { .. } => &access.mcp_audiences,
+        Place::Api => &access.audiences,
     };
     match access_identity(edge, access, token, audiences).await {
         Ok((identity, _, until)) => admitted(edge, identity, assertion_kind(place), token, until).await,
