@@ -45,6 +45,19 @@ pub enum Provider {
     OAuth(Box<OAuthSettings>),
 }
 
+impl Provider {
+    /// Whether people can sign in with it.
+    #[must_use]
+    pub fn has_sign_in(&self) -> bool {
+        match self {
+            Self::Dev(_) | Self::Access(_) => true,
+            Self::Oidc(oidc) => oidc.client.is_some(),
+            Self::OAuth(oauth) => oauth.owner.is_some(),
+            Self::Keys(_) => false,
+        }
+    }
+}
+
 /// The gateway as an authorization server of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OAuthSettings {
@@ -158,48 +171,31 @@ impl AuthSettings {
     /// Development mode, where it is one of the modes.
     #[must_use]
     pub fn dev(&self) -> Option<DevMode> {
-        self.providers.iter().find_map(|provider| match provider {
-            Provider::Dev(dev) => Some(*dev),
-            Provider::Access(_) | Provider::Oidc(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
-        })
+        self.providers.iter().find_map(|provider| if let Provider::Dev(dev) = provider { Some(*dev) } else { None })
     }
 
     /// The issuer of bearer tokens, where there is one.
     #[must_use]
     pub fn oidc(&self) -> Option<&OidcSettings> {
-        self.providers.iter().find_map(|provider| match provider {
-            Provider::Oidc(oidc) => Some(oidc.as_ref()),
-            Provider::Access(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
-        })
+        self.providers.iter().find_map(|one| if let Provider::Oidc(oidc) = one { Some(oidc.as_ref()) } else { None })
     }
 
     /// Cloudflare Access, where it is there.
     #[must_use]
     pub fn access(&self) -> Option<&AccessSettings> {
-        self.providers.iter().find_map(|provider| match provider {
-            Provider::Access(access) => Some(access),
-            Provider::Oidc(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::OAuth(_) => None,
-        })
+        self.providers.iter().find_map(|one| if let Provider::Access(access) = one { Some(access) } else { None })
     }
 
     /// The authorization server, where the gateway is one.
     #[must_use]
     pub fn oauth(&self) -> Option<&OAuthSettings> {
-        self.providers.iter().find_map(|provider| match provider {
-            Provider::OAuth(oauth) => Some(oauth.as_ref()),
-            Provider::Access(_) | Provider::Dev(_) | Provider::Keys(_) | Provider::Oidc(_) => None,
-        })
+        self.providers.iter().find_map(|one| if let Provider::OAuth(oauth) = one { Some(oauth.as_ref()) } else { None })
     }
 
     /// Whether people can sign in in another way than that of development mode.
     #[must_use]
     pub fn has_sign_in(&self) -> bool {
-        self.providers.iter().any(|provider| match provider {
-            Provider::Access(_) => true,
-            Provider::Oidc(oidc) => oidc.client.is_some(),
-            Provider::OAuth(oauth) => oauth.owner.is_some(),
-            Provider::Dev(_) | Provider::Keys(_) => false,
-        })
+        self.providers.iter().any(|provider| !matches!(provider, Provider::Dev(_)) && provider.has_sign_in())
     }
 
     /// Whether API keys are taken.

@@ -227,13 +227,7 @@ fn parse_oauth(vars: &impl Vars, organization: Option<&str>) -> Result<OAuthSett
 /// Somebody has to agree to what a client asks for.
 fn check_sign_in(providers: &[Provider]) -> Result<(), SettingsError> {
     let asks = providers.iter().any(|provider| matches!(provider, Provider::OAuth(_)));
-    let signs_in = providers.iter().any(|provider| match provider {
-        Provider::Dev(_) | Provider::Access(_) => true,
-        Provider::Oidc(oidc) => oidc.client.is_some(),
-        Provider::OAuth(oauth) => oauth.owner.is_some(),
-        Provider::Keys(_) => false,
-    });
-    if asks && !signs_in {
+    if asks && !providers.iter().any(Provider::has_sign_in) {
         let advice = "AUTH_MODE has \"oauth\", and nobody could sign in to agree: set it to what `npm run passphrase` prints, or add \"access\", or \"oidc\" with OIDC_CLIENT_ID.";
         return Err(missing("OWNER_PASSPHRASE_HASH", advice));
     }

@@ -18,8 +18,3 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
         Err(error) => Err(serde_json::Error::custom(error)),
     }
 }
-
-/// Reads a value as a type, by way of text for the same reason. For what is read once in a while.
-pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> serde_json::Result<T> {
-    serde_json::from_str(&value.to_string())
-}

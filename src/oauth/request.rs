@@ -20,8 +20,6 @@ pub struct AuthorizationRequest {
     pub client_id: String,
     /// Where the answer goes.
     pub redirect_uri: String,
-    /// Whether the request named it; then the token request has to as well.
-    pub redirect_uri_given: bool,
     /// What the client wants to find in the answer.
     pub state: Option<String>,
     /// The S256 challenge.
@@ -81,7 +79,6 @@ pub fn read_request(
             .only_redirect_uri()
             .ok_or_else(|| Fault::Page("The request does not say where its answer goes.".to_owned()))?,
     };
-    let redirect_uri_given = one("redirect_uri").map_err(twice)?.is_some();
     let state = one("state").map_err(twice)?;
     if state.is_some_and(|state| state.len() > STATE_LENGTH) {
         return Err(Fault::Page(format!("The request's state is longer than {STATE_LENGTH} characters.")));
@@ -110,7 +107,6 @@ pub fn read_request(
     Ok(AuthorizationRequest {
         client_id: client.id.clone(),
         redirect_uri: redirect_uri.to_owned(),
-        redirect_uri_given,
         state: state.map(ToOwned::to_owned),
         code_challenge: code_challenge.to_owned(),
         resource: resource.to_owned(),

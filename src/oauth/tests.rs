@@ -274,7 +274,6 @@ fn grant() -> Grant {
     let request = AuthorizationRequest {
         client_id: "client".to_owned(),
         redirect_uri: "https://a.example/cb".to_owned(),
-        redirect_uri_given: true,
         state: None,
         code_challenge: CHALLENGE.to_owned(),
         resource: RESOURCE.to_owned(),

@@ -1,7 +1,9 @@
 //! The approval API, for programs that hold an `approve` credential and for the page's own script.
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use worker::{Headers, Method, Request, Response, ResponseBuilder};
+use worker::{Headers, Method, Request, Response, ResponseBuilder, Stub};
 
 use super::authentication::{ACCESS_HEADER, has_browser_cookie, person, program};
 use super::entry::{Edge, api_error, context_of};
@@ -51,7 +53,7 @@ pub(super) async fn history(request: &Request, edge: &Edge<'_>, session: &str) -
         Ok(principal) => principal,
         Err(error) => return refuse(&error),
     };
-    match load_history(edge, principal, session).await? {
+    match load_history::<Value>(edge, principal, session).await? {
         Ok(page) => json_response(200, &json!({ "status": "ok", "structured": page })),
         Err(error) => refuse(&error),
     }
@@ -162,14 +164,11 @@ pub(super) async fn load(
     let Some((stub, pause)) = locate(edge, session, execution) else {
         return Ok(Err(unknown()));
     };
-    let context = context_of(edge, principal, "", Operation::View { pause });
-    let mut response = ask_session(&stub, &context, "").await?;
-    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
-    let body: Value = response.json().await?;
-    if status != 200 {
-        return Ok(Err(error_of(status, retry_after.as_deref(), &body)));
+    let told = tell(&stub, edge, principal, Operation::View { pause }, "").await?;
+    if told.status != 200 {
+        return Ok(Err(told.error()));
     }
-    Ok(Ok(crate::json::from_value(body.get("view").unwrap_or(&Value::Null))?))
+    Ok(Ok(serde_json::from_str::<Standing>(&told.text)?.view.ok_or_else(|| worker::Error::from("no view"))?))
 }
 
 /// Hands a decision to the session object.
@@ -183,17 +182,12 @@ pub(super) async fn send_decision(
     let Some((stub, pause)) = locate(edge, session, execution) else {
         return Ok(Sent::Failed(unknown()));
     };
-    let context = context_of(edge, principal, "", Operation::Decide { pause });
-    let mut response = ask_session(&stub, &context, &serde_json::to_string(asked)?).await?;
-    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
-    let body: Value = response.json().await?;
-    let view = match body.get("view") {
-        Some(view) => Box::new(crate::json::from_value(view)?),
-        None => return Ok(Sent::Failed(error_of(status, retry_after.as_deref(), &body))),
-    };
-    Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
-        None => Sent::Decided(view),
-        Some(problem) => Sent::Refused { status, problem: problem.clone(), view },
+    let told = tell(&stub, edge, principal, Operation::Decide { pause }, &serde_json::to_string(asked)?).await?;
+    let Standing { view, problem } = serde_json::from_str(&told.text)?;
+    Ok(match (view.map(Box::new), problem) {
+        (None, _) => Sent::Failed(told.error()),
+        (Some(view), None) => Sent::Decided(view),
+        (Some(view), Some(problem)) => Sent::Refused { status: told.status, problem, view },
     })
 }
 
@@ -223,14 +217,12 @@ pub(super) async fn send_stop(
     let Some(stub) = session_stub(edge.env, session).filter(|_| is_own_id(execution)) else {
         return Ok(Stopped::Failed(unknown()));
     };
-    let context = context_of(edge, principal, "", Operation::Stop { execution: execution.to_owned() });
-    let mut response = ask_session(&stub, &context, &serde_json::to_string(&StopRequest { reason })?).await?;
-    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
-    let body: Value = response.json().await?;
-    Ok(match body.get("problem").filter(|problem| !problem.is_null()) {
-        None if status == 200 => Stopped::Done,
-        None => Stopped::Failed(error_of(status, retry_after.as_deref(), &body)),
-        Some(problem) => Stopped::Refused { status, problem: problem.clone() },
+    let operation = Operation::Stop { execution: execution.to_owned() };
+    let told = tell(&stub, edge, principal, operation, &serde_json::to_string(&StopRequest { reason })?).await?;
+    Ok(match serde_json::from_str::<Standing>(&told.text)?.problem {
+        None if told.status == 200 => Stopped::Done,
+        None => Stopped::Failed(told.error()),
+        Some(problem) => Stopped::Refused { status: told.status, problem },
     })
 }
 
@@ -240,25 +232,51 @@ fn is_own_id(text: &str) -> bool {
 }
 
 /// One page of what the programs of a session did, for its owner.
-pub(super) async fn load_history(
+pub(super) async fn load_history<T: DeserializeOwned>(
     edge: &Edge<'_>,
     principal: Principal,
     session: &str,
-) -> worker::Result<Result<Value, WireError>> {
-    let after = edge.url.query_pairs().find(|(name, _)| name == "after").map(|(_, after)| bounded(&after, 100));
+) -> worker::Result<Result<T, WireError>> {
+    let after = edge.url.parameter("after").map(|after| bounded(&after, 100));
     let Some(stub) = session_stub(edge.env, session) else { return Ok(Err(unknown())) };
-    let context = context_of(edge, principal, "", Operation::History { after });
-    let mut response = ask_session(&stub, &context, "").await?;
-    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
-    let body: Value = response.json().await?;
-    Ok(match status {
-        200 => Ok(body),
+    let told = tell(&stub, edge, principal, Operation::History { after }, "").await?;
+    Ok(match told.status {
+        200 => Ok(serde_json::from_str(&told.text)?),
         400 => Err(WireError::bad_request("after has to be the next of another page.")),
-        _ => Err(error_of(status, retry_after.as_deref(), &body)),
+        _ => Err(told.error()),
     })
 }
 
-fn locate(edge: &Edge<'_>, session: &str, execution: &str) -> Option<(worker::Stub, String)> {
+/// A session object's answer.
+struct Told {
+    status: u16,
+    retry_after: Option<String>,
+    text: String,
+}
+
+/// How a pause or a program stands, in such an answer; both are missing where it is an error.
+#[derive(Deserialize)]
+struct Standing {
+    #[serde(default)]
+    view: Option<ApprovalView>,
+    /// What keeps the decision from being taken.
+    #[serde(default)]
+    problem: Option<Value>,
+}
+
+async fn tell(
+    stub: &Stub,
+    edge: &Edge<'_>,
+    principal: Principal,
+    operation: Operation,
+    body: &str,
+) -> worker::Result<Told> {
+    let mut response = ask_session(stub, &context_of(edge, principal, "", operation), body).await?;
+    let (status, retry_after) = (response.status_code(), header(response.headers(), "retry-after"));
+    Ok(Told { status, retry_after, text: response.text().await? })
+}
+
+fn locate(edge: &Edge<'_>, session: &str, execution: &str) -> Option<(Stub, String)> {
     let id = ExecutionId::parse(execution)?;
     if id.session != session {
         return None;
@@ -273,16 +291,20 @@ fn unknown() -> WireError {
     }
 }
 
-fn error_of(status: u16, retry_after: Option<&str>, body: &Value) -> WireError {
-    match status {
-        404 => unknown(),
-        403 => WireError::forbidden("This approval belongs to another account."),
-        _ => {
-            let message =
-                body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
-            let code = body.pointer("/error/code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
-            let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
-            WireError { status, code: code.unwrap_or(-32_603), message: message.to_owned(), retry_after }
+impl Told {
+    fn error(&self) -> WireError {
+        match self.status {
+            404 => unknown(),
+            403 => WireError::forbidden("This approval belongs to another account."),
+            status => {
+                let body: Value = serde_json::from_str(&self.text).unwrap_or_default();
+                let message =
+                    body.pointer("/error/message").and_then(Value::as_str).unwrap_or("Something failed; try again.");
+                let code =
+                    body.pointer("/error/code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+                let retry_after = self.retry_after.as_ref().and_then(|seconds| seconds.parse().ok());
+                WireError { status, code: code.unwrap_or(-32_603), message: message.to_owned(), retry_after }
+            }
         }
     }
 }

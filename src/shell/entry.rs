@@ -12,7 +12,7 @@ use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindge
 use super::authentication::{self, Presented, program};
 use super::clock::now;
 use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
-use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_path};
+use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_url};
 use super::oauth;
 use super::organization;
 use super::pages;
@@ -120,6 +120,13 @@ pub(super) struct Address {
     url: url::Url,
     origin: String,
     is_loopback: bool,
+}
+
+impl Address {
+    /// The first value that the query has under a name.
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+        self.url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
+    }
 }
 
 impl std::ops::Deref for Address {
@@ -300,7 +307,7 @@ fn resource_metadata(request: &Request, edge: &Edge<'_>, resource: &str) -> work
         return api_error(&WireError::method_not_allowed());
     }
     let mut metadata = json!({
-        "resource": format!("{}{}", edge.origin, resource_path(resource)),
+        "resource": resource_url(&edge.origin, resource),
         "resource_name": "Countersign",
         "bearer_methods_supported": ["header"],
     });

@@ -224,7 +224,13 @@ const SMALL_BODY: usize = 64 << 10;
 /// more than some 64 KiB are still on their way, and the client would never read why.
 pub(crate) async fn drain(request: &web_sys::Request, incoming: &Incoming) {
     let length = incoming.header("content-length").and_then(|length| length.parse::<usize>().ok());
-    if request.body().is_none() || length.is_some_and(|length| length <= SMALL_BODY) {
+    if length.is_none_or(|length| length > SMALL_BODY) {
+        drain_body(request).await;
+    }
+}
+
+async fn drain_body(request: &web_sys::Request) {
+    if request.body().is_none() {
         return;
     }
     if let Ok(done) = read_and_forget(request, DRAINED_BYTES) {
@@ -261,6 +267,17 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
         }
     }
     if arrived > limit { Err(BodyError::TooLarge) } else { Ok(bytes) }
+}
+
+/// Whether a request says that it is a form.
+pub(crate) fn is_form(request: &Request) -> bool {
+    let kind = header(request.headers(), "content-type").unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// The fields of a form, in its order.
+pub(crate) fn form_fields(body: &[u8]) -> Vec<(String, String)> {
+    url::form_urlencoded::parse(body).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 /// An error of the gateway's own on `/mcp`.
@@ -309,8 +326,9 @@ pub(crate) async fn read_post(request: &mut Request, asked: &Asked) -> Result<Po
     let accepts = match check_post(asked) {
         Ok(accepts) => accepts,
         Err(refusal) => {
-            // So that the client gets to read it, as with a body that is too large.
-            let _ = read_body(request, 0).await;
+            if !asked.held {
+                drain_body(request.inner()).await;
+            }
             return Err(refusal);
         }
     };

@@ -21,7 +21,7 @@ use crate::catalog::openapi::request::origin_of;
 use crate::catalog::openapi::{
     ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json, document_repaired,
 };
-use crate::catalog::tool::ToolOutcome;
+use crate::catalog::tool::{Tool, ToolOutcome};
 use crate::config::Settings;
 use crate::credential::{SecretPlace, SecretsError, parse_auth};
 use crate::internal::{
@@ -178,10 +178,7 @@ impl Importing<'_> {
         auth: &str,
         refresh: bool,
     ) -> Result<AdminAnswer, Stop> {
-        let url = row.url.clone().unwrap_or_default();
-        if let Some(refusal) = refuse_address(&url, self.asks.settings.allow_local_network) {
-            return Err(Fault::field("url", format!("cannot be called: {refusal}")).into());
-        }
+        let url = self.endpoint(&row)?;
         let listed =
             list_tools(self.asks.env, self.asks.settings, &self.asks.principal.organization, &row, &start.names).await;
         let (listed, era) = match listed {
@@ -238,10 +235,7 @@ impl Importing<'_> {
         auth: &str,
         refresh: bool,
     ) -> Result<AdminAnswer, Stop> {
-        let url = row.url.clone().unwrap_or_default();
-        if let Some(refusal) = refuse_address(&url, self.asks.settings.allow_local_network) {
-            return Err(Fault::field("url", format!("cannot be called: {refusal}")).into());
-        }
+        let url = self.endpoint(&row)?;
         let asked;
         let (text, field) = if let Some(text) = given {
             (text, "spec")
@@ -253,13 +247,7 @@ impl Importing<'_> {
         let mut importer = GraphqlImporter::new(text, &options)
             .map_err(|error| Fault::field(field, format!("leads to no GraphQL schema: {error}")).with_status(422))?;
         let import = random_hex::<8>()?;
-        let mut tools = 0_u32;
-        let mut batch = Batch { importing: self, import: &import, tools: Vec::new(), bytes: 0 };
-        while let Some(tool) = importer.next_tool() {
-            tools += 1;
-            batch.add(staged_tool(&tool)?).await?;
-        }
-        batch.hand_over().await?;
+        let tools = self.stage(&import, || importer.next_tool()).await?;
         let origins = origin_of(&url).into_iter().collect();
         let made = Made { title: None, base_url: None, origins, tools, report: importer.into_report() };
         self.end(import, row, made, start, auth, refresh).await
@@ -371,6 +359,27 @@ impl Importing<'_> {
         Ok(organization_object::end_import(self.asks.env, &self.asks.principal.organization, &end).await?)
     }
 
+    /// Hands over all tools that a reader gives, one by one; how many they were.
+    async fn stage(&self, import: &str, mut next: impl FnMut() -> Option<Tool>) -> Result<u32, Stop> {
+        let mut tools = 0_u32;
+        let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
+        while let Some(tool) = next() {
+            tools += 1;
+            batch.add(staged_tool(&tool)?).await?;
+        }
+        batch.hand_over().await?;
+        Ok(tools)
+    }
+
+    /// The endpoint of a source, where it may be called.
+    fn endpoint(&self, row: &SourceRow) -> Result<String, Stop> {
+        let url = row.url.clone().unwrap_or_default();
+        match refuse_address(&url, self.asks.settings.allow_local_network) {
+            Some(refusal) => Err(Fault::field("url", format!("cannot be called: {refusal}")).into()),
+            None => Ok(url),
+        }
+    }
+
     async fn stage_openapi(
         &self,
         import: &str,
@@ -397,13 +406,7 @@ impl Importing<'_> {
             importer => importer,
         }
         .map_err(|error| unreadable(field, &error))?;
-        let mut tools = 0_u32;
-        let mut batch = Batch { importing: self, import, tools: Vec::new(), bytes: 0 };
-        while let Some(tool) = importer.next_tool() {
-            tools += 1;
-            batch.add(staged_tool(&tool)?).await?;
-        }
-        batch.hand_over().await?;
+        let tools = self.stage(import, || importer.next_tool()).await?;
         Ok(Made {
             title: importer.title().map(|title| title.chars().take(200).collect()),
             base_url: importer.base_url().map(ToOwned::to_owned),

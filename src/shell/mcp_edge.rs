@@ -23,6 +23,11 @@ pub(super) fn resource_path(resource: &str) -> String {
     if resource == DEFAULT_RESOURCE { "/mcp".to_owned() } else { format!("/mcp/toolkits/{resource}") }
 }
 
+/// The URL of a resource, which names it to clients and in tokens.
+pub(super) fn resource_url(origin: &str, resource: &str) -> String {
+    format!("{origin}{}", resource_path(resource))
+}
+
 /// The resource that is not a toolkit.
 pub(super) const DEFAULT_RESOURCE: &str = "default";
 

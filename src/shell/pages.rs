@@ -8,7 +8,7 @@ use super::approval_api::{
 };
 use super::authentication;
 use super::entry::{Edge, api_error};
-use super::http::{header, read_body};
+use super::http::{form_fields, header, is_form, read_body};
 use super::sandbox::loader;
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
@@ -82,7 +82,7 @@ pub(super) fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireErro
     redirect(&format!("/sign-in?return_to={return_to}"))
 }
 
-fn name_of(person: &Principal) -> String {
+pub(super) fn name_of(person: &Principal) -> String {
     format!("{}@{}", person.account, person.organization)
 }
 
@@ -116,21 +116,14 @@ pub(super) async fn dev_sign_in(mut request: Request, edge: &Edge<'_>) -> worker
         Err(_) => String::new(),
     };
     if request.method() == Method::Get {
-        let return_to = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
-        return page(
-            200,
-            html::sign_in_page(&current, html::local_path(return_to.as_deref().unwrap_or_default()), None),
-        );
+        return page(200, html::sign_in_page(&current, &authentication::return_to(edge), None));
     }
     if request.method() != Method::Post {
         return api_error(&WireError::method_not_allowed());
     }
-    if !from_own_page(&request, edge) {
-        return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
-    }
-    let fields = match read_form(&mut request).await {
+    let fields = match own_form(&mut request, edge, THIS_FORM).await? {
         Ok(fields) => fields,
-        Err(error) => return error_page(&error),
+        Err(response) => return Ok(response),
     };
     let return_to = html::local_path(field(&fields, "return_to").unwrap_or_default()).to_owned();
     let account = field(&fields, "account").unwrap_or_default().trim();
@@ -148,26 +141,18 @@ pub(super) async fn dev_sign_in(mut request: Request, edge: &Edge<'_>) -> worker
 
 /// `GET` and `POST /resume/<executionId>?mcp_session_id=<id>`
 pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &str) -> worker::Result<Response> {
-    let session = edge.url.query_pairs().find(|(name, _)| name == "mcp_session_id").map(|(_, id)| id.into_owned());
-    let session = session.unwrap_or_default();
+    let session = edge.url.parameter("mcp_session_id").unwrap_or_default();
     let person = match person(&request, edge).await {
         Ok(person) => person,
         Err(error) => return not_signed_in(&request, edge, &error),
     };
     let name = name_of(&person);
-    match request.method() {
-        Method::Get | Method::Head => match load(edge, person, &session, execution).await? {
+    match visit(&mut request, edge, "A decision has").await? {
+        Visit::Looks => match load(edge, person, &session, execution).await? {
             Ok(view) => page(200, html::approval_page(&view, &name, None)),
             Err(error) => error_page(&error),
         },
-        Method::Post => {
-            if !from_own_page(&request, edge) {
-                return message(403, "Not from here", "A decision has to be sent from the gateway's own page.");
-            }
-            let fields = match read_form(&mut request).await {
-                Ok(fields) => fields,
-                Err(error) => return error_page(&error),
-            };
+        Visit::Sends(fields) => {
             let Some(asked) = decision_of(&fields) else {
                 // Show again what there is to choose.
                 let chose_items = field(&fields, "action") == Some("items");
@@ -191,13 +176,7 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Sent::Failed(error) => error_page(&error),
             }
         }
-        Method::Put
-        | Method::Patch
-        | Method::Delete
-        | Method::Options
-        | Method::Connect
-        | Method::Trace
-        | Method::Report => api_error(&WireError::method_not_allowed()),
+        Visit::Refused(response) => Ok(response),
     }
 }
 
@@ -208,19 +187,12 @@ pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str
         Err(error) => return not_signed_in(&request, edge, &error),
     };
     let name = name_of(&person);
-    match request.method() {
-        Method::Get | Method::Head => match load_history(edge, person, session).await? {
-            Ok(view) => page(200, html::history_page(session, &crate::json::from_value(&view)?, &name)),
+    match visit(&mut request, edge, THIS_FORM).await? {
+        Visit::Looks => match load_history(edge, person, session).await? {
+            Ok(view) => page(200, html::history_page(session, &view, &name)),
             Err(error) => error_page(&error),
         },
-        Method::Post => {
-            if !from_own_page(&request, edge) {
-                return message(403, "Not from here", "This form has to be sent from the gateway's own page.");
-            }
-            let fields = match read_form(&mut request).await {
-                Ok(fields) => fields,
-                Err(error) => return error_page(&error),
-            };
+        Visit::Sends(fields) => {
             let (Some("stop"), Some(execution)) = (field(&fields, "action"), field(&fields, "execution")) else {
                 return message(400, "That cannot be done", "The form was incomplete. Go back and try again.");
             };
@@ -230,25 +202,61 @@ pub(super) async fn history(mut request: Request, edge: &Edge<'_>, session: &str
                 Stopped::Failed(error) => error_page(&error),
             }
         }
+        Visit::Refused(response) => Ok(response),
+    }
+}
+
+pub(super) type Fields = Vec<(String, String)>;
+
+/// What a browser does with a page that has a form.
+pub(super) enum Visit {
+    /// It looks at it.
+    Looks,
+    /// It sends the form.
+    Sends(Fields),
+    /// Neither, or not from here: this is the answer.
+    Refused(Response),
+}
+
+/// What comes from elsewhere, as the beginning of a sentence.
+pub(super) const THIS_FORM: &str = "This form has";
+
+/// `what` is what has to come from the gateway's own page, such as [`THIS_FORM`].
+pub(super) async fn visit(request: &mut Request, edge: &Edge<'_>, what: &str) -> worker::Result<Visit> {
+    Ok(match request.method() {
+        Method::Get | Method::Head => Visit::Looks,
+        Method::Post => match own_form(request, edge, what).await? {
+            Ok(fields) => Visit::Sends(fields),
+            Err(response) => Visit::Refused(response),
+        },
         Method::Put
         | Method::Patch
         | Method::Delete
         | Method::Options
         | Method::Connect
         | Method::Trace
-        | Method::Report => api_error(&WireError::method_not_allowed()),
+        | Method::Report => Visit::Refused(api_error(&WireError::method_not_allowed())?),
+    })
+}
+
+/// The fields of a form that one of the gateway's own pages sent; or the answer to any other.
+async fn own_form(request: &mut Request, edge: &Edge<'_>, what: &str) -> worker::Result<Result<Fields, Response>> {
+    if !from_own_page(request, edge) {
+        let text = format!("{what} to be sent from the gateway's own page.");
+        return message(403, "Not from here", &text).map(Err);
+    }
+    match read_form(request).await {
+        Ok(fields) => Ok(Ok(fields)),
+        Err(error) => error_page(&error).map(Err),
     }
 }
 
-pub(super) type Fields = Vec<(String, String)>;
-
-pub(super) async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
-    let kind = header(request.headers(), "content-type").unwrap_or_default();
-    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+async fn read_form(request: &mut Request) -> Result<Fields, WireError> {
+    if !is_form(request) {
         return Err(WireError::bad_request("The form was not sent as a form."));
     }
     let bytes = read_body(request, DECISION_LIMIT).await.map_err(|_| WireError::body_too_large(DECISION_LIMIT))?;
-    Ok(url::form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    Ok(form_fields(&bytes))
 }
 
 pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {

@@ -20,7 +20,7 @@ pub(super) async fn ask(
 }
 
 /// A GET for JSON.
-pub(super) fn get(url: &str) -> HttpRequest {
+pub(in crate::shell) fn get(url: &str) -> HttpRequest {
     HttpRequest {
         method: "GET".to_owned(),
         url: url.to_owned(),

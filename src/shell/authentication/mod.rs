@@ -19,13 +19,14 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use worker::Headers;
 
+pub(super) use self::fetching::get as json_request;
 use self::key_sets::{Failure, KeySource, Patience, verify_token};
 pub(super) use self::person::{has_browser_cookie, person};
-pub(super) use self::sign_in::{call_back, sign_in, sign_out};
+pub(super) use self::sign_in::{call_back, return_to, sign_in, sign_out};
 use super::clock::now;
 use super::entry::Edge;
 use super::http::{Incoming, header};
-use super::mcp_edge::resource_path;
+use super::mcp_edge::resource_url;
 use super::oauth::signers;
 use super::organization;
 use super::platform::{log_failure, platform_failure};
@@ -350,7 +351,7 @@ async fn try_access_token(edge: &Edge<'_>, oauth: &OAuthSettings, token: &str, p
     let identity =
         Identity { account: claims.account, organization: Belongs::To(claims.organization), admin: claims.admin };
     match place {
-        Place::Mcp { origin, resource } if claims.resource == format!("{origin}{}", resource_path(resource)) => {
+        Place::Mcp { origin, resource } if claims.resource == resource_url(origin, resource) => {
             admitted(edge, identity, Kind::AccessToken { resource }, token, claims.expires_at).await
         }
         Place::Mcp { .. } => Outcome::Unauthorized { problem: Some("The access token is for another endpoint") },

@@ -53,9 +53,9 @@ pub(in crate::shell) async fn sign_in(request: Request, edge: &Edge<'_>) -> work
     message(404, "No sign-in here", text)
 }
 
-pub(super) fn return_to(edge: &Edge<'_>) -> String {
-    let asked = edge.url.query_pairs().find(|(name, _)| name == "return_to").map(|(_, path)| path.into_owned());
-    html::local_path(asked.as_deref().unwrap_or_default()).to_owned()
+/// Where the person wanted to go: a path of the gateway.
+pub(in crate::shell) fn return_to(edge: &Edge<'_>) -> String {
+    html::local_path(&edge.url.parameter("return_to").unwrap_or_default()).to_owned()
 }
 
 async fn signed_in_by_access(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
@@ -131,13 +131,9 @@ pub(in crate::shell) async fn call_back(request: Request, edge: &Edge<'_>) -> wo
     }
     let response = match finish(&request, edge, oidc, client).await? {
         Ok(session) => {
-            let auth = &edge.settings.auth;
-            let Some(sealed) = auth.cookies.seal(SESSION_COOKIE, &session.0) else {
+            let Some(response) = signed_in(edge, &session.0, &session.1)? else {
                 return unavailable("the account's name is too long for a cookie");
             };
-            log("sign_in", json!({ "outcome": "signed_in" }));
-            let response = redirect(html::local_path(&session.1))?;
-            response.headers().append("set-cookie", &set_cookie(SESSION_COOKIE, &sealed, auth.sign_in_ms / 1_000))?;
             response
         }
         Err(Refused::Page { status, title, text }) => {
@@ -152,6 +148,22 @@ pub(in crate::shell) async fn call_back(request: Request, edge: &Edge<'_>) -> wo
     // An answer counts once.
     response.headers().append("set-cookie", &set_cookie(SIGN_IN_COOKIE, "", 0))?;
     Ok(response)
+}
+
+/// Sends a browser on that has signed in, with the cookie that says so; `None` where that would be too long for one.
+pub(super) fn signed_in(
+    edge: &Edge<'_>,
+    session: &BrowserSession,
+    return_to: &str,
+) -> worker::Result<Option<Response>> {
+    let auth = &edge.settings.auth;
+    let Some(sealed) = auth.cookies.seal(SESSION_COOKIE, session) else {
+        return Ok(None);
+    };
+    log("sign_in", json!({ "outcome": "signed_in" }));
+    let response = redirect(html::local_path(return_to))?;
+    response.headers().append("set-cookie", &set_cookie(SESSION_COOKIE, &sealed, auth.sign_in_ms / 1_000))?;
+    Ok(Some(response))
 }
 
 enum Refused {

@@ -1,30 +1,28 @@
 //! `/oauth/authorize`: a person reads which client wants what, and agrees or not. The client is told by a redirect.
 
-use worker::{Method, Request, Response};
+use worker::{Request, Response};
 
+use super::super::authentication::json_request;
 use super::super::clock::now;
-use super::super::entry::api_error;
 use super::super::outbound::{self, Limits, Outgoing};
-use super::super::pages::{Fields, field, from_page, message, read_form, redirect};
+use super::super::pages::{Fields, Visit, field, from_page, message, name_of, redirect, visit};
 use super::super::random::random_hex;
 use super::super::telemetry::log;
 use super::super::{mcp_edge, organization};
 use super::OAuth;
 use crate::auth::{Principal, Purpose};
-use crate::catalog::openapi::request::HttpRequest;
 use crate::console::pages as html;
 use crate::oauth::{
     self, CLIENT_METADATA_LIMIT, Client, Fault, Grant, GrantStep, Handle, PENDING_LIFETIME_MS, Pending,
     is_metadata_url, registered_client,
 };
-use crate::protocol::errors::WireError;
 
 /// How long a client's document may take.
 const DOCUMENT_TIMEOUT_MS: u64 = 5_000;
 
 /// `GET` shows the question, `POST` takes the answer. `person` is signed in.
 pub(in crate::shell) async fn authorize(
-    request: Request,
+    mut request: Request,
     oauth: &OAuth<'_>,
     person: Principal,
 ) -> worker::Result<Response> {
@@ -35,16 +33,10 @@ pub(in crate::shell) async fn authorize(
             "A credential of a program does not agree to anything here. Sign in with a browser.",
         );
     }
-    match request.method() {
-        Method::Get | Method::Head => ask(oauth, &person).await,
-        Method::Post => decide(request, oauth, &person).await,
-        Method::Put
-        | Method::Patch
-        | Method::Delete
-        | Method::Options
-        | Method::Connect
-        | Method::Trace
-        | Method::Report => api_error(&WireError::method_not_allowed()),
+    match visit(&mut request, oauth.edge, "The answer has").await? {
+        Visit::Looks => ask(oauth, &person).await,
+        Visit::Sends(fields) => decide(&fields, oauth, &person).await,
+        Visit::Refused(response) => Ok(response),
     }
 }
 
@@ -56,7 +48,7 @@ async fn ask(oauth: &OAuth<'_>, person: &Principal) -> worker::Result<Response> 
         Ok(client) => client,
         Err(problem) => return message(400, "This request cannot be answered", &problem),
     };
-    let default = format!("{}{}", edge.origin, mcp_edge::resource_path(mcp_edge::DEFAULT_RESOURCE));
+    let default = mcp_edge::resource_url(&edge.origin, mcp_edge::DEFAULT_RESOURCE);
     let request =
         match oauth::read_request(&query, &client, &edge.origin, &default, |text| is_resource(&edge.origin, text)) {
             Ok(request) => request,
@@ -79,20 +71,12 @@ async fn ask(oauth: &OAuth<'_>, person: &Principal) -> worker::Result<Response> 
         resource: &pending.request.resource,
         pending: &oauth.signers.pending.sign(&pending)?,
     };
-    let name = format!("{}@{}", person.account, person.organization);
-    from_page(200, html::consent_page(&view, &name), &html::consent_headers(&destination))
+    from_page(200, html::consent_page(&view, &name_of(person)), &html::consent_headers(&destination))
 }
 
-async fn decide(mut request: Request, oauth: &OAuth<'_>, person: &Principal) -> worker::Result<Response> {
+async fn decide(fields: &Fields, oauth: &OAuth<'_>, person: &Principal) -> worker::Result<Response> {
     let edge = oauth.edge;
-    if !super::super::approval_api::from_own_page(&request, edge) {
-        return message(403, "Not from here", "The answer has to be sent from the gateway's own page.");
-    }
-    let fields: Fields = match read_form(&mut request).await {
-        Ok(fields) => fields,
-        Err(error) => return message(error.status, "That cannot be done", &error.message),
-    };
-    let pending = field(&fields, "pending").and_then(|text| oauth.signers.pending.read::<Pending>(text));
+    let pending = field(fields, "pending").and_then(|text| oauth.signers.pending.read::<Pending>(text));
     let Some(pending) = pending.filter(|pending| now() < pending.expires_at) else {
         let text = "The question is too old, or was not asked by this gateway. Start again from the program that sent you here.";
         return message(400, "Ask again", text);
@@ -102,7 +86,7 @@ async fn decide(mut request: Request, oauth: &OAuth<'_>, person: &Principal) -> 
         let text = "Another account is signed in now than the one that was asked. Start again from the program that sent you here.";
         return message(403, "Another account", text);
     }
-    let agrees = match field(&fields, "action") {
+    let agrees = match field(fields, "action") {
         Some("allow") => true,
         Some("deny") => false,
         Some(_) | None => return message(400, "Nothing was chosen", "Choose whether to allow it."),
@@ -149,12 +133,7 @@ async fn client_of(oauth: &OAuth<'_>, query: &[(String, String)]) -> Result<Clie
         bytes: CLIENT_METADATA_LIMIT,
         allow_local: oauth.edge.settings.allow_local_network,
     };
-    let request = HttpRequest {
-        method: "GET".to_owned(),
-        url: id.to_owned(),
-        headers: vec![("accept".to_owned(), "application/json".to_owned())],
-        body: None,
-    };
+    let request = json_request(id);
     // Not followed anywhere: the URL is the client's name (section 3 of the draft).
     let outgoing = Outgoing { follow_redirects: false, ..Outgoing::new(&request) };
     match outbound::send(outgoing, limits).await {

@@ -6,7 +6,7 @@ use worker::{Method, Request, Response, ResponseBuilder};
 use super::super::authentication::still_admitted;
 use super::super::clock::now;
 use super::super::entry::Edge;
-use super::super::http::{BodyError, header, read_body};
+use super::super::http::{BodyError, form_fields, header, is_form, read_body};
 use super::super::organization;
 use super::super::random::random_hex;
 use super::{BODY_LIMIT, OAuth};
@@ -53,12 +53,7 @@ pub(in crate::shell) async fn token(mut request: Request, oauth: &OAuth<'_>) -> 
     if let Some(response) = not_a_post(&request)? {
         return Ok(response);
     }
-    let asked = async {
-        let form = read_form(&mut request).await?;
-        let client = authenticated(&request, oauth, &form)?;
-        Ok((client, oauth::read_token_request(&form)?))
-    };
-    match asked.await {
+    match read_asked(&mut request, oauth, oauth::read_token_request).await {
         Ok((client, asked)) => give_tokens(oauth, client, asked).await,
         Err(error) => failed(&error),
     }
@@ -69,12 +64,7 @@ pub(in crate::shell) async fn revoke(mut request: Request, oauth: &OAuth<'_>) ->
     if let Some(response) = not_a_post(&request)? {
         return Ok(response);
     }
-    let asked = async {
-        let form = read_form(&mut request).await?;
-        let client_id = authenticated(&request, oauth, &form)?;
-        Ok((client_id, oauth::read_revocation(&form)?))
-    };
-    match asked.await {
+    match read_asked(&mut request, oauth, oauth::read_revocation).await {
         Ok((client_id, token)) => {
             // What is no token of ours is answered alike (section 2.2). An access token ends by itself within minutes.
             let signers = &oauth.signers;
@@ -151,6 +141,17 @@ async fn give_tokens(oauth: &OAuth<'_>, client_id: String, asked: TokenRequest) 
     }
 }
 
+/// The id of the client that asks, which showed what it has to, and what it asks for.
+async fn read_asked<T>(
+    request: &mut Request,
+    oauth: &OAuth<'_>,
+    read: impl Fn(&[(String, String)]) -> Result<T, OAuthError>,
+) -> Result<(String, T), OAuthError> {
+    let form = read_form(request).await?;
+    let client_id = authenticated(request, oauth, &form)?;
+    Ok((client_id, read(&form)?))
+}
+
 /// The id of the client that asks, which showed what it has to.
 fn authenticated(request: &Request, oauth: &OAuth<'_>, form: &[(String, String)]) -> Result<String, OAuthError> {
     let authorization = header(request.headers(), "authorization");
@@ -166,12 +167,11 @@ fn authenticated(request: &Request, oauth: &OAuth<'_>, form: &[(String, String)]
 }
 
 async fn read_form(request: &mut Request) -> Result<Vec<(String, String)>, OAuthError> {
-    let kind = header(request.headers(), "content-type").unwrap_or_default();
-    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    if !is_form(request) {
         return Err(OAuthError::invalid_request("The body has to be application/x-www-form-urlencoded."));
     }
     let body = read_body(request, BODY_LIMIT).await.map_err(|error| unreadable(&error, "invalid_request"))?;
-    Ok(url::form_urlencoded::parse(&body).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    Ok(form_fields(&body))
 }
 
 fn unreadable(error: &BodyError, code: &'static str) -> OAuthError {

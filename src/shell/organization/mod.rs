@@ -96,8 +96,7 @@ pub(crate) async fn administer(env: &Env, organization: &str, question: &AdminQu
         return ask(env, organization, "admin", question).await;
     }
     // Not tried again: it may have been carried out.
-    let answer = ask_once(env, organization, "admin", &serde_json::to_string(question)?).await?;
-    Ok(crate::json::from_slice(&answer)?)
+    change(env, organization, "admin", question).await
 }
 
 /// What an import of a source has to know before it begins.
@@ -112,25 +111,22 @@ pub(crate) async fn stage_tools(env: &Env, organization: &str, tools: &StagedToo
 
 /// Ends an import. Not tried again: it may have been carried out.
 pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -> worker::Result<AdminAnswer> {
-    let answer = ask_once(env, organization, "import-end", &serde_json::to_string(end)?).await?;
-    Ok(crate::json::from_slice(&answer)?)
+    change(env, organization, "import-end", end).await
 }
 
 /// A step of an OAuth grant. Not tried again: it may have been carried out.
 pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
-    let answer = ask_once(env, organization, "grant", &serde_json::to_string(step)?).await?;
-    Ok(crate::json::from_slice(&answer)?)
+    change(env, organization, "grant", step).await
 }
 
 /// Counts a try to sign in from an address; whether it is allowed.
 pub(crate) async fn may_sign_in(env: &Env, organization: &str, address: &str) -> worker::Result<bool> {
-    let answer = ask_once(env, organization, "sign-in-try", &serde_json::to_string(address)?).await?;
-    Ok(crate::json::from_slice(&answer)?)
+    change(env, organization, "sign-in-try", address).await
 }
 
 /// The last try from an address was none that failed.
 pub(crate) async fn signed_in(env: &Env, organization: &str, address: &str) -> worker::Result<()> {
-    ask_once(env, organization, "signed-in", &serde_json::to_string(address)?).await.map(|_| ())
+    change(env, organization, "signed-in", address).await
 }
 
 fn about<T>(resource: &str, about: T) -> Question<T> {
@@ -210,6 +206,17 @@ async fn ask<Q: Serialize, A: DeserializeOwned>(
         }
         sleep(Duration::from_millis(u64::from(tries) * 10 + jitter(20)?)).await;
     }
+}
+
+/// Asks for a change, once: after a failure it may have been carried out.
+async fn change<Q: Serialize + ?Sized, A: DeserializeOwned>(
+    env: &Env,
+    organization: &str,
+    name: &str,
+    question: &Q,
+) -> worker::Result<A> {
+    let answer = ask_once(env, organization, name, &serde_json::to_string(question)?).await?;
+    Ok(crate::json::from_slice(&answer)?)
 }
 
 async fn ask_once(env: &Env, organization: &str, name: &str, body: &str) -> worker::Result<Vec<u8>> {
