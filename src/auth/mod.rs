@@ -10,6 +10,7 @@ mod dev;
 pub mod identity;
 pub mod jwt;
 pub mod membership;
+pub mod memory;
 pub mod passphrase;
 pub mod rate;
 pub mod settings;

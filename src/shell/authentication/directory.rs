@@ -1,7 +1,6 @@
 //! The directory: who belongs to an organization, as somebody else's server knows it.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use serde_json::json;
 use url::Url;
@@ -9,6 +8,7 @@ use url::Url;
 use super::fetching::{ask, get};
 use crate::auth::Cause;
 use crate::auth::membership::{DIRECTORY_BYTES, DirectoryAnswer, Member, read_directory_answer};
+use crate::auth::memory::Memory;
 use crate::auth::settings::Directory;
 use crate::shell::clock::now;
 use crate::shell::telemetry::log_error;
@@ -22,7 +22,7 @@ const REMEMBERED: usize = 2_000;
 
 thread_local! {
     /// By organization and account.
-    static ANSWERS: RefCell<HashMap<(String, String), (DirectoryAnswer, u64)>> = RefCell::default();
+    static ANSWERS: RefCell<Memory<(String, String), DirectoryAnswer, REMEMBERED>> = RefCell::default();
 }
 
 /// What the directory says of a member, and until when that counts. What cannot be told is not remembered, and ends nothing.
@@ -33,8 +33,7 @@ pub(super) async fn look_up(
 ) -> Result<(DirectoryAnswer, u64), Cause> {
     let key = (member.organization.clone(), member.account.clone());
     let asked_at = now();
-    let known = ANSWERS.with_borrow(|answers| answers.get(&key).copied()).filter(|(_, until)| asked_at < *until);
-    if let Some(known) = known {
+    if let Some(known) = ANSWERS.with_borrow(|answers| answers.recall(&key, asked_at)) {
         return Ok(known);
     }
     let answer = match fetch(directory, member, time_ms).await {
@@ -50,15 +49,7 @@ pub(super) async fn look_up(
     })?;
     let span = if answer == DirectoryAnswer::NotAMember { NOT_A_MEMBER_MS } else { MEMBER_MS };
     let until = asked_at.saturating_add(span);
-    ANSWERS.with_borrow_mut(|answers| {
-        if answers.len() >= REMEMBERED {
-            answers.retain(|_, (_, until)| asked_at < *until);
-        }
-        if answers.len() >= REMEMBERED {
-            answers.clear();
-        }
-        answers.insert(key, (answer, until));
-    });
+    ANSWERS.with_borrow_mut(|answers| answers.remember(key, answer, until, asked_at));
     Ok((answer, until))
 }
 

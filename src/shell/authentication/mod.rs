@@ -13,7 +13,6 @@ mod sign_in;
 mod verify;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -35,6 +34,7 @@ use crate::auth::api_key::{PREFIX, hash_admin_key, parse_key};
 use crate::auth::identity::{Belongs, Identity, identity_of_access, identity_of_claims};
 use crate::auth::jwt::{Expected, check_claims, looks_like_jwt, parse_jwt};
 use crate::auth::membership::{Member, decide_membership, with_directory};
+use crate::auth::memory::Memory;
 use crate::auth::rate::{Counts, address_name};
 use crate::auth::settings::{AccessSettings, KeySettings, OAuthSettings, OidcSettings, Provider};
 use crate::auth::{Cause, Denial, Outcome, Principal, Purpose, bearer_token, same_bytes};
@@ -493,14 +493,9 @@ impl Kind<'_> {
     }
 }
 
-struct Remembered {
-    principal: Principal,
-    until: u64,
-}
-
 thread_local! {
     /// By a hash of the credential: the text itself is not kept.
-    static SEEN: RefCell<HashMap<[u8; 32], Remembered>> = RefCell::default();
+    static SEEN: RefCell<Memory<[u8; 32], Principal, REMEMBERED>> = RefCell::default();
     static FAILURES: RefCell<Counts> = RefCell::default();
     static SESSIONS: RefCell<Counts> = RefCell::default();
 }
@@ -515,26 +510,17 @@ fn name_of(kind: Kind<'_>, token: &str) -> [u8; 32] {
 
 fn recall(kind: Kind<'_>, token: &str) -> Option<Principal> {
     let name = name_of(kind, token);
-    SEEN.with_borrow(|seen| seen.get(&name).filter(|known| now() < known.until).map(|known| known.principal.clone()))
+    SEEN.with_borrow(|seen| seen.recall(&name, now())).map(|(principal, _)| principal)
 }
 
 fn remember(kind: Kind<'_>, token: &str, principal: &Principal, until: u64) {
     let name = name_of(kind, token);
-    SEEN.with_borrow_mut(|seen| {
-        if seen.len() >= REMEMBERED {
-            let at = now();
-            seen.retain(|_, known| at < known.until);
-        }
-        if seen.len() >= REMEMBERED {
-            seen.clear();
-        }
-        seen.insert(name, Remembered { principal: principal.clone(), until });
-    });
+    SEEN.with_borrow_mut(|seen| seen.remember(name, principal.clone(), until, now()));
 }
 
 /// Keys changed: this isolate need not wait for their five seconds.
 pub(super) fn forget_all() {
-    SEEN.with_borrow_mut(HashMap::clear);
+    SEEN.with_borrow_mut(Memory::clear);
 }
 
 // ---- limits -------------------------------------------------------------------------------------
