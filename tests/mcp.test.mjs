@@ -206,6 +206,14 @@ test("whoever sends a large body that is refused unread gets to read why", async
   await expectError(put, 405, -32001);
 });
 
+test("where a token is asked for, an Origin of the gateway's own is none", async () => {
+  for (const method of ["GET", "PUT"]) {
+    const headers = { origin: new URL(gateway.url).origin, "content-type": "application/json" };
+    const body = method === "PUT" ? JSON.stringify({ kind: "openapi", spec: "{}" }) : undefined;
+    assert.equal((await gateway.fetch("/api/sources/x", { method, headers, body })).status, 401, method);
+  }
+});
+
 test("notifications and responses are accepted without a body", async () => {
   const session = await openSession(gateway);
   for (const message of [

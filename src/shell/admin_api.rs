@@ -137,8 +137,10 @@ async fn administrator(request: &Request, edge: &Edge<'_>, reads: bool) -> Resul
     if header(headers, "origin").is_some() && !from_own_page(request, edge) {
         return Err(WireError::origin_not_allowed());
     }
-    let is_browsers =
-        header(headers, "authorization").is_none() && (has_browser_cookie(headers) || from_own_page(request, edge));
+    // Without a cookie it is development mode's own person, unless that asks programs for a token: an Origin is no token.
+    let wants_token = edge.settings.auth.dev().is_some_and(|dev| dev.require_token);
+    let is_browsers = header(headers, "authorization").is_none()
+        && (has_browser_cookie(headers) || from_own_page(request, edge) && !wants_token);
     let principal = if is_browsers {
         let person = person(edge, headers).await.map_err(|refusal| refusal.error())?;
         if !reads && !from_own_page(request, edge) {

@@ -41,6 +41,6 @@ impl Session {
             let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
             executions.push(execution_view(&row, count, calls.as_deref(), &pauses, encode));
         }
-        Ok(json_response(200, &serde_json::to_value(HistoryView { executions, next }).unwrap_or_default())?)
+        Ok(json_response(200, &serde_json::to_value(HistoryView { executions, next }).map_err(worker::Error::from)?)?)
     }
 }
