@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::approval::Verdict;
+use crate::approval::{Approvers, Standing, Verdict};
 use crate::auth::{Principal, Purpose};
 use crate::catalog::tool::Tool;
 use crate::organization;
+use crate::organization::cursor::Page;
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
 use crate::organization::route::AdminCall;
@@ -22,10 +23,10 @@ use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
-/// asked; from 3 on it is fields between tabs.
-pub const VERSION: u32 = 4;
+/// asked; from 3 on it is fields between tabs. An object of version 4 would not see that arguments were edited.
+pub const VERSION: u32 = 5;
 /// The same as text.
-const VERSION_TEXT: &str = "4";
+const VERSION_TEXT: &str = "5";
 /// Fields of an encoded [`Context`].
 const FIELDS: usize = 19;
 /// The second field where the body is small and at hand, which `light.js` looks for.
@@ -296,6 +297,31 @@ pub struct DecisionRequest {
     /// It comes from a page, with these fields of calls that ask something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Vec<SentField>>,
+    /// What the person wrote in place of arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<SentArguments>,
+    /// What the person allows beyond the calls that are decided on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<SentGrant>,
+}
+
+/// A grant that is to go with a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentGrant {
+    /// The call; `None` is every call that is decided on.
+    pub call: Option<u32>,
+    /// For how many hours exactly these arguments are allowed in all sessions of the account; `None` is the tool, whatever its
+    /// arguments, in this session.
+    pub hours: Option<u64>,
+}
+
+/// Arguments as a person wrote them, on the page or over the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentArguments {
+    /// The call; `None` is the only one that waits.
+    pub call: Option<u32>,
+    /// What should be JSON.
+    pub text: String,
 }
 
 /// One field of a page's form.
@@ -715,6 +741,32 @@ pub struct ServersAnswer {
     pub alone: bool,
 }
 
+/// A grant that lets a call through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundGrant {
+    /// Names it.
+    pub id: String,
+    /// The account that gave it.
+    pub by: String,
+    /// In what role.
+    pub standing: Standing,
+}
+
+/// Lists grants, or revokes one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantsQuestion {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The account that asks.
+    pub account: String,
+    /// Whether it sees all, and not only its own.
+    pub admin: bool,
+    /// The page that is asked for.
+    pub page: Page,
+    /// The grant that is revoked, where it is that.
+    pub revoke: Option<String>,
+}
+
 /// Everything that waits for a person in one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingOfSession {
@@ -746,6 +798,9 @@ pub struct WaitingItem {
     pub expires_at: u64,
     /// Where it is decided.
     pub approval_url: String,
+    /// Who may decide, each kind once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<Approvers>,
 }
 
 /// A tool that is to be called. Its arguments are for those who decide.
@@ -834,10 +889,15 @@ mod tests {
             since: 1,
             expires_at: 2,
             approval_url: "https://gw.example/resume/x".to_owned(),
+            by: Vec::new(),
         };
         let text = r#"{"executionId":"x","account":"ann","client":"c 1","tools":[{"address":"a.b","title":"B"}],"calls":1,"since":1,"expiresAt":2,"approvalUrl":"https://gw.example/resume/x"}"#;
         assert_eq!(serde_json::to_string(&item).unwrap(), text);
         assert_eq!(serde_json::from_str::<WaitingItem>(text).unwrap(), item);
+        let item = WaitingItem { by: vec![Approvers::Owner, Approvers::OtherAdmin], ..item };
+        let text = text.trim_end_matches('}').to_owned() + r#","by":["owner","other_admin"]}"#;
+        assert_eq!(serde_json::to_string(&item).unwrap(), text);
+        assert_eq!(serde_json::from_str::<WaitingItem>(&text).unwrap(), item);
     }
 
     fn context() -> Context {
@@ -860,7 +920,7 @@ mod tests {
     #[test]
     fn context_format_unchanged() {
         let context = Context { asked: Asked { held: true, ..context().asked }, ..context() };
-        let expected = "4\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
+        let expected = "5\tquick\tmcp\t\tann\tacme\t-\tmcp\tdefault\thttps://gw.example\theld\t=*/*\t\t\t\t\t\t\t.";
         assert_eq!(context.encode(), expected);
     }
 
@@ -908,7 +968,7 @@ mod tests {
     #[test]
     fn a_context_of_another_version_is_not_read() {
         assert_eq!(VERSION.to_string(), VERSION_TEXT);
-        for version in ["3", "5"] {
+        for version in ["4", "6"] {
             let other = context().encode().replacen(VERSION_TEXT, version, 1);
             assert_eq!(Context::decode(Some(&other)), None, "{version}");
         }

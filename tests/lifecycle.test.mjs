@@ -393,7 +393,7 @@ test("storage of layout 2 opens: a question that the client was asked is answere
 
   // What this layout has and that one had not.
   const [{ value }] = await own.sql(SESSION, session.id, "SELECT value FROM meta WHERE key = 'schema-version'");
-  assert.equal(value, "3");
+  assert.equal(value, "4");
   const asleep = (await session.tool("execute", { code: "await sleep(3_600_000)" })).structuredContent;
   assert.equal(asleep.status, "sleeping");
   assert.deepEqual(own.logs("mcp_internal_error"), []);

@@ -1,9 +1,11 @@
 //! What a decision is, and what exactly it is bound to. Never decides by itself.
 
+mod approvers;
 mod digest;
 
 use serde::{Deserialize, Serialize};
 
+pub use approvers::{Approvers, Standing};
 pub use digest::{call_digest, pause_digest};
 
 /// What a person may answer.
@@ -55,6 +57,8 @@ pub enum Route {
     Form,
     /// Nobody: the approval window ended.
     Expiry,
+    /// A grant that a person gave before: [`Decision::grant`] names it.
+    Grant,
 }
 
 /// A decision that was written and is never changed.
@@ -75,9 +79,21 @@ pub struct Decision {
     pub route: Route,
     /// When, in milliseconds since the Unix epoch.
     pub at: u64,
+    /// In what role: what later rules are held against.
+    #[serde(default, skip_serializing_if = "Standing::is_plain_owner")]
+    pub standing: Standing,
+    /// The person put other arguments in place of the program's; the digest is of those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// The grant that decided, where the route is [`Route::Grant`]; `by` is who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// The grant that was given with the decision, for calls to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives: Option<String>,
 }
 
-/// What a person is shown of one call. Everything here is covered by the digest.
+/// What a person is shown of one call. The digest covers everything here but who may decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownCall {
@@ -101,4 +117,7 @@ pub struct ShownCall {
     pub reason: String,
     /// Canonical JSON of the binding that the digest covers.
     pub binding: String,
+    /// Who may decide. Not covered by the digest: a decision is held against the rule of the moment when the call is sent.
+    #[serde(default, skip_serializing_if = "Approvers::is_owner")]
+    pub approvers: Approvers,
 }

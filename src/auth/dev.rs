@@ -68,6 +68,7 @@ fn parse_dev_bearer(token: &str) -> Option<Principal> {
         None => (false, Purpose::Mcp),
         Some("admin") => (true, Purpose::Mcp),
         Some("approver") => (false, Purpose::Approve),
+        Some("approver,admin" | "admin,approver") => (true, Purpose::Approve),
         Some(_) => return None,
     };
     Some(Principal { account, organization, admin, purpose })
@@ -103,6 +104,7 @@ mod tests {
             ("Bearer dev:ann@acme", some("ann@acme", false, Purpose::Mcp)),
             ("bearer  dev:ann@acme:admin", some("ann@acme", true, Purpose::Mcp)),
             ("Bearer dev:ann@acme:approver", some("ann@acme", false, Purpose::Approve)),
+            ("Bearer dev:ann@acme:approver,admin", some("ann@acme", true, Purpose::Approve)),
             ("Bearer dev:ann@acme:owner", None),
             ("Bearer dev:ann@acme:admin:approver", None),
             ("Bearer dev:ann", None),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::approval::{Decision, Verdict};
+use crate::approval::{Approvers, Decision, ShownCall, Standing, Verdict};
 use crate::engine::{CallRow, CallStatus, Execution, ExecutionStatus, LedTo, PauseRow, ProgramRow, QuestionRow};
 use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
@@ -27,6 +27,8 @@ pub struct ApprovalView {
     pub account: String,
     /// Its organization.
     pub organization: String,
+    /// Whether that account looks at it.
+    pub owner: bool,
     /// Name and version of the client. Untrusted text.
     pub client: String,
     /// The client said that it does not wait any more. What waits can be decided all the same.
@@ -97,13 +99,36 @@ pub struct ItemView {
     pub state: ItemState,
     /// Who decided and when.
     pub decision: Option<DecisionView>,
-    /// Whether the tool changed after an earlier approval, so that this is asked again.
+    /// Whether the tool, or who may decide, changed after an earlier approval, so that this is asked again.
     pub asked_again: bool,
+    /// What is other than it was when that approval was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ChangeView>,
+    /// Who may decide.
+    pub approvers: Approvers,
+    /// Whether whoever looks may decide now.
+    pub may_decide: bool,
+    /// Whether more calls like this one can be allowed with it.
+    pub grantable: bool,
+    /// What the program wrote, where a person put other arguments in its place: JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original: Option<String>,
     /// JSON text of the result, bounded; once there is one.
     pub result: Option<String>,
     /// What the tool asks, where that is decided here and not whether the call is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<QuestionView>,
+}
+
+/// Something that changed between two times that a call was asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// `arguments`, `request`, `credential`, `title`, `description`, `definition` or `approvers`.
+    pub what: String,
+    /// As it was.
+    pub before: String,
+    /// As it is.
+    pub now: String,
 }
 
 /// What a tool asks a person while it carries a call out.
@@ -158,6 +183,15 @@ pub struct DecisionView {
     pub by: Option<String>,
     /// When, RFC 3339.
     pub at: String,
+    /// Other arguments than those that were shown were approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// The grant that decided; `by` is who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// The grant that was given with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives: Option<String>,
 }
 
 /// A call of the program that is not decided here.
@@ -168,8 +202,11 @@ pub struct OtherCall {
     pub call: u32,
     /// Tool address. Untrusted text.
     pub address: String,
-    /// Its arguments, bounded.
+    /// The arguments that the program wrote, bounded.
     pub arguments: String,
+    /// What a person put in their place, bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<String>,
     /// Line of the program. Untrusted.
     pub line: Option<u32>,
     /// Where it stands.
@@ -188,17 +225,20 @@ pub struct OutcomeView {
     pub error: Option<String>,
 }
 
+/// Tools that are asked about every time, by the beginning of their addresses; see `organization::grant`.
+const OWN_SOURCE: &str = "countersign.";
 /// Characters of a result or of another call's arguments on the page.
 const EXCERPT: usize = 4_000;
 
 impl ApprovalView {
-    /// The view of one pause. `encode` makes an `executionId` of a pause's id.
+    /// The view of one pause, for somebody. `encode` makes an `executionId` of a pause's id.
     #[must_use]
     pub fn of(
         execution: &Execution,
         pause: &PauseRow,
         program: &ProgramRow,
         session: (&str, &SessionMeta),
+        standing: Standing,
         encode: impl Fn(&str) -> String,
         now: u64,
     ) -> Self {
@@ -241,12 +281,13 @@ impl ApprovalView {
             digest: execution.digest_of_pause(pause, now),
             account: meta.account.clone(),
             organization: meta.organization.clone(),
+            owner: !standing.other,
             client: [meta.client.name.as_str(), meta.client.version.as_str()].join(" ").trim().to_owned(),
             client_left: row.client_left_at.is_some(),
             started_at: iso_time(row.created_at),
             expires_at: iso_time(expires),
             expires_at_ms: expires,
-            items: items.into_iter().map(|call| item_view(execution, pause, call)).collect(),
+            items: items.into_iter().map(|call| item_view(execution, pause, call, standing, now)).collect(),
             program: program.source.clone(),
             others: before.into_iter().map(other_call).collect(),
             outcome: row.outcome.as_ref().map(|outcome| OutcomeView {
@@ -280,10 +321,30 @@ pub fn decision_view(decision: &Decision) -> DecisionView {
         reason: decision.reason.clone(),
         by: decision.by.clone(),
         at: iso_time(decision.at),
+        edited: decision.edited,
+        grant: decision.grant.clone(),
+        gives: decision.gives.clone(),
     }
 }
 
-fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemView {
+/// What is different in what is shown.
+fn changes(before: &ShownCall, now: &ShownCall) -> Vec<ChangeView> {
+    let request = |shown: &ShownCall| format!("{} {}", shown.method, shown.url);
+    let credential = |shown: &ShownCall| shown.credential.clone().unwrap_or_else(|| "none".to_owned());
+    let pairs = [
+        ("approvers", before.approvers.words().to_owned(), now.approvers.words().to_owned()),
+        ("request", request(before), request(now)),
+        ("arguments", before.arguments.clone(), now.arguments.clone()),
+        ("credential", credential(before), credential(now)),
+        ("title", before.title.clone(), now.title.clone()),
+        ("description", before.description.clone(), now.description.clone()),
+        ("definition", before.binding.clone(), now.binding.clone()),
+    ];
+    let changed = pairs.into_iter().filter(|(_, before, now)| before != now);
+    changed.map(|(what, before, now)| ChangeView { what: what.to_owned(), before, now }).collect()
+}
+
+fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow, standing: Standing, now: u64) -> ItemView {
     let question = question_in(execution, pause, call);
     let state = item_state(call);
     // The tool that asked is gone with the object that it asked.
@@ -294,6 +355,9 @@ fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemVie
         None => call.decision.as_ref(),
     };
     let shown = call.shown.as_ref();
+    let asked_again = call.shown_before.as_ref().zip(shown).filter(|_| question.is_none());
+    let open = execution.waits_for_person(call) && execution.deadline_of(call).is_none_or(|deadline| now < deadline);
+    let approvers = execution.approvers_of(call);
     let text = |read: fn(&crate::approval::ShownCall) -> &String| shown.map(read).cloned().unwrap_or_default();
     ItemView {
         call: call.seq,
@@ -309,7 +373,12 @@ fn item_view(execution: &Execution, pause: &PauseRow, call: &CallRow) -> ItemVie
         line: call.line,
         state,
         decision: decision.map(decision_view),
-        asked_again: call.shown_before.is_some() && question.is_none(),
+        asked_again: asked_again.is_some(),
+        changes: asked_again.map(|(before, now)| changes(before, now)).unwrap_or_default(),
+        approvers,
+        may_decide: open && approvers.admit(standing),
+        grantable: question.is_none() && !call.address.starts_with(OWN_SOURCE),
+        original: call.edited.as_ref().map(|_| call.arguments.to_string()),
         result: call.result.as_deref().map(excerpt),
         question: question.map(|question| QuestionView {
             asked: serde_json::from_str(&question.asked).unwrap_or_default(),
@@ -324,6 +393,7 @@ fn other_call(call: &CallRow) -> OtherCall {
         call: call.seq,
         address: call.address.clone(),
         arguments: excerpt(&call.arguments),
+        edited: call.edited.as_deref().map(excerpt),
         line: call.line,
         state: item_state(call),
         result: call.result.as_deref().map(excerpt),

@@ -94,6 +94,12 @@ pub struct DecisionLine {
     pub reason: Option<String>,
     /// RFC 3339.
     pub at: String,
+    /// Other arguments than the program's were approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// The grant that decided; `by` is who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
 }
 
 /// Why an execution did not complete.
@@ -154,6 +160,8 @@ fn decisions_of(call: &CallRow) -> impl Iterator<Item = DecisionLine> + '_ {
         route: decision.route,
         reason: decision.reason.clone(),
         at: iso_time(decision.at),
+        edited: decision.edited,
+        grant: decision.grant.clone(),
     };
     let own = call.decision.as_ref().map(|decision| line(decision, decision.verdict.past_tense()));
     let answers = call.questions.iter().filter_map(|question| question.decision.as_ref());

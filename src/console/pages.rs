@@ -7,6 +7,8 @@
 mod approval;
 mod assets;
 mod consent;
+mod edit;
+mod grants;
 mod history;
 mod json;
 mod markup;
@@ -16,9 +18,10 @@ pub mod text;
 
 use askama::Template;
 
-pub use approval::{Notice, approval_page, bad_answer_page, conflict_page};
+pub use approval::{Notice, approval_page, bad_answer_page, conflict_page, refused_page};
 pub use assets::{Asset, asset, page_headers};
 pub use consent::{Consent, consent_headers, consent_page};
+pub use grants::grants_page;
 pub use history::history_page;
 use markup::{Html, inline};
 

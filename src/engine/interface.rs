@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::CallError;
 use super::row::{CallRow, ExecutionRow, LogLine, Output, PauseRow, ProgramError};
-use crate::approval::{Decision, Route, ShownCall, Verdict};
+use crate::approval::{Approvers, Decision, Route, ShownCall, Standing, Verdict};
 
 /// One call as the sandbox says it was made. Nothing of it is believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,20 @@ pub enum Resolution {
         idempotent: bool,
         /// What a person is shown; its digest covers the binding.
         shown: ShownCall,
+        /// A grant that takes the place of asking, if whoever gave it may decide.
+        granted: Option<Granted>,
     },
+}
+
+/// What a person allowed before: calls like this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// Names the grant.
+    pub id: String,
+    /// The account that gave it.
+    pub by: String,
+    /// In what role.
+    pub standing: Standing,
 }
 
 /// A row to be written.
@@ -165,6 +178,8 @@ pub struct Decider {
     pub account: String,
     /// By which way.
     pub route: Route,
+    /// In what role.
+    pub standing: Standing,
 }
 
 /// One decision of several.
@@ -180,6 +195,21 @@ pub struct DecisionItem {
     pub reason: Option<String>,
     /// Canonical JSON of what the person entered, where the call asks that.
     pub content: Option<Rc<str>>,
+    /// What the person put in place of the program's arguments.
+    pub edited: Option<Edited>,
+    /// The grant that goes with it.
+    pub gives: Option<String>,
+}
+
+/// Arguments that a person put in place of those that were shown, held against the tool's schema already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    /// Canonical JSON of the arguments.
+    pub arguments: Rc<str>,
+    /// HTTP method or protocol verb of the request that they make.
+    pub method: String,
+    /// The URL of that request, or what stands for one.
+    pub url: String,
 }
 
 /// What a decision is about.
@@ -195,6 +225,10 @@ pub enum PauseTarget {
         reason: Option<String>,
         /// Canonical JSON of what the person entered, by the calls that ask that.
         contents: BTreeMap<u32, Rc<str>>,
+        /// What the person put in place of the program's arguments, by calls.
+        edits: BTreeMap<u32, Edited>,
+        /// Grants that go with it, by calls.
+        gives: BTreeMap<u32, String>,
     },
     /// Single calls.
     Items(Vec<DecisionItem>),
@@ -235,6 +269,32 @@ pub enum DecisionError {
         /// The call.
         seq: u32,
         /// What is wrong with it.
+        problem: String,
+    },
+    /// Policy leaves this decision to somebody else.
+    #[error("You may not decide this. Only {} may.", .approvers.words())]
+    NotYours {
+        /// The call.
+        seq: u32,
+        /// Who may.
+        approvers: Approvers,
+    },
+    /// The arguments that the person wrote cannot be sent.
+    #[error("The arguments of call {seq} cannot be sent: {problem}")]
+    BadArguments {
+        /// The call.
+        seq: u32,
+        /// What is wrong with them.
+        problem: String,
+        /// The same by paths, where there are any.
+        details: Option<serde_json::Value>,
+    },
+    /// The grant that goes with the decision cannot be given.
+    #[error("This cannot be granted: {problem}")]
+    NoGrant {
+        /// The call.
+        seq: u32,
+        /// Why not.
         problem: String,
     },
     /// A list without items, or with the same call twice.

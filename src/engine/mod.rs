@@ -15,8 +15,8 @@ mod row;
 pub use call_result::{CallError, error_result, ok_result};
 pub use execution::{Execution, Moment};
 pub use interface::{
-    Boot, Decider, DecisionError, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Reply, Resolution,
-    Turn, Write,
+    Boot, Decider, DecisionError, DecisionItem, Delivery, Edited, Effect, Finish, Granted, IssuedCall, PauseTarget,
+    Reply, Resolution, Turn, Write,
 };
 pub use limits::Limits;
 pub use report::{PauseReport, PendingCall, Report, report_of_pause};

@@ -216,6 +216,9 @@ pub struct CallRow {
     pub address: String,
     /// Canonical JSON of the arguments.
     pub arguments: Rc<str>,
+    /// Canonical JSON of what a person put in their place; this is sent. A replay makes the call with its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<Rc<str>>,
     /// Line of the program's source, where known. Comes from the sandbox: for display only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
@@ -284,6 +287,12 @@ pub struct QuestionRow {
 }
 
 impl CallRow {
+    /// The arguments that are looked up, shown and sent.
+    #[must_use]
+    pub fn effective_arguments(&self) -> &Rc<str> {
+        self.edited.as_ref().unwrap_or(&self.arguments)
+    }
+
     /// Whether the program still waits for the call's result.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -10,12 +10,13 @@ use std::rc::Rc;
 
 use super::execution::{Execution, Moment};
 use super::interface::{
-    Boot, Decider, DecisionItem, Delivery, Effect, Finish, IssuedCall, PauseTarget, Resolution, Turn, Write,
+    Boot, Decider, DecisionItem, Delivery, Edited, Effect, Finish, Granted, IssuedCall, PauseTarget, Resolution, Turn,
+    Write,
 };
 use super::report::{Report, report_of_pause};
 use super::row::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, LogLine, Output, PauseRow};
 use super::{CallError, Limits, ok_result};
-use crate::approval::{Route, ShownCall, Verdict, call_digest};
+use crate::approval::{Approvers, Route, ShownCall, Standing, Verdict, call_digest};
 
 /// Small deterministic generator (xorshift64*): a failure is reproduced by its seed.
 struct Random(u64);
@@ -352,7 +353,11 @@ struct World {
     // outside
     arrived: BTreeMap<u32, u32>,
     accepted: BTreeSet<(u32, String)>,
+    /// The arguments that each accepted digest is of.
+    accepted_arguments: BTreeMap<(u32, String), Rc<str>>,
     binding_version: BTreeMap<u32, u32>,
+    /// Who may decide on each call, by the rule of the moment.
+    approvers: BTreeMap<u32, Approvers>,
     // records for the invariants
     transcript: Vec<(u32, Rc<str>)>,
     reports: BTreeMap<String, Report>,
@@ -398,7 +403,9 @@ impl World {
             asking: BTreeMap::new(),
             arrived: BTreeMap::new(),
             accepted: BTreeSet::new(),
+            accepted_arguments: BTreeMap::new(),
             binding_version: BTreeMap::new(),
+            approvers: BTreeMap::new(),
             transcript: Vec::new(),
             reports: BTreeMap::new(),
             effects_done: 0,
@@ -458,7 +465,7 @@ impl World {
             }
             if self.random.below(500) == 0 {
                 let moment = self.moment();
-                let decider = Decider { account: "p".to_owned(), route: Route::Page };
+                let decider = Decider { account: "p".to_owned(), route: Route::Page, standing: Standing::default() };
                 let stopped = self.execution.as_mut().map(|execution| execution.stop(&moment, None, &decider));
                 self.perform(stopped.and_then(Result::ok).unwrap_or_default())?;
                 continue;
@@ -471,6 +478,11 @@ impl World {
             if self.random.chance(3) {
                 let seq = u32::try_from(self.random.below(6)).unwrap();
                 *self.binding_version.entry(seq).or_default() += 1;
+            }
+            if self.random.chance(3) {
+                let seq = u32::try_from(self.random.below(6)).unwrap();
+                let rule = [Approvers::Owner, Approvers::Admin, Approvers::Other, Approvers::OtherAdmin];
+                self.approvers.insert(seq, rule[self.random.below(4)]);
             }
             if self.events.is_empty() {
                 let alarm = self.execution.as_ref().and_then(|e| e.next_alarm(self.now, false));
@@ -552,9 +564,22 @@ impl World {
             return Err(Violation(format!("call {seq} ({tool:?}) reached the tool {count} times")));
         }
         if tool.gated() {
-            let digest = call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default();
-            if !self.accepted.contains(&(seq, digest)) {
+            let (Some(shown), Some(decision)) = (&call.shown, &call.decision) else {
+                return Err(Violation(format!("call {seq} was sent without a decision")));
+            };
+            let key = (seq, shown.digest.clone());
+            if !self.accepted.contains(&key) || decision.digest != shown.digest {
                 return Err(Violation(format!("call {seq} was sent without an accepting decision")));
+            }
+            if self.accepted_arguments.get(&key).is_some_and(|accepted| **accepted != *shown.arguments) {
+                return Err(Violation(format!("call {seq} was sent with other arguments than were accepted")));
+            }
+            if shown.arguments != **call.effective_arguments() {
+                return Err(Violation(format!("what is shown of call {seq} is not what is sent")));
+            }
+            // Whoever decided satisfied some rule at least; the strictest one admits the fewest.
+            if decision.route == Route::Grant && !shown.approvers.admit(decision.standing) {
+                return Err(Violation(format!("call {seq} was let through by a grant of somebody who may not")));
             }
         }
         if matches!(tool, Tool::Blocked | Tool::Unknown) {
@@ -577,12 +602,22 @@ impl World {
             Tool::Read | Tool::Write | Tool::Gated | Tool::GatedIdempotent => {
                 let version = self.binding_version.get(&seq).copied().unwrap_or_default();
                 let binding = format!("{{\"v\":{version}}}");
+                let digest = call_digest("e", seq, &call.address, call.effective_arguments(), &binding);
+                let approvers = self.approvers.get(&seq).copied().unwrap_or_default();
+                let granted = self.random.chance(12).then(|| Granted {
+                    id: "g".to_owned(),
+                    by: "p".to_owned(),
+                    standing: Standing { admin: self.random.chance(30), other: self.random.chance(30) },
+                });
+                if granted.as_ref().is_some_and(|granted| approvers.admit(granted.standing)) {
+                    self.accepted.insert((seq, digest.clone()));
+                }
                 Resolution::Ready {
                     ask: tool.gated(),
                     idempotent: tool.idempotent(),
                     shown: ShownCall {
-                        digest: call_digest("e", seq, &call.address, &call.arguments, &binding),
-                        arguments: call.arguments.to_string(),
+                        digest,
+                        arguments: call.effective_arguments().to_string(),
                         title: String::new(),
                         description: String::new(),
                         method: "POST".to_owned(),
@@ -590,7 +625,9 @@ impl World {
                         credential: None,
                         reason: String::new(),
                         binding,
+                        approvers,
                     },
+                    granted,
                 }
             }
         }
@@ -613,19 +650,46 @@ impl World {
         };
         let reason = (verdict == Verdict::Decline).then(|| "no".to_owned());
         let stale = self.random.chance(10);
+        let mut edits = BTreeMap::new();
+        let mut calls = calls;
+        let shown = calls.clone();
+        for (seq, digest) in &mut calls {
+            let call = execution.call(*seq).unwrap();
+            let (Some(shown), CallStatus::Waiting, Verdict::Accept) = (&call.shown, call.status, verdict) else {
+                continue;
+            };
+            if !self.random.chance(30) {
+                self.accepted_arguments.insert((*seq, digest.clone()), shown.arguments.as_str().into());
+                continue;
+            }
+            let arguments: Rc<str> = match self.random.below(4) {
+                0 => Rc::clone(&call.arguments),
+                n => format!("{{\"edited\":{n}}}").into(),
+            };
+            *digest = call_digest("e", *seq, &call.address, &arguments, &shown.binding);
+            self.accepted_arguments.insert((*seq, digest.clone()), Rc::clone(&arguments));
+            edits.insert(*seq, Edited { arguments, method: "POST".to_owned(), url: String::new() });
+        }
         let (target, chosen) = if self.random.chance(50) {
             let digest = if stale { "stale".to_owned() } else { whole };
-            (PauseTarget::All { digest, verdict, reason, contents }, calls)
+            (
+                PauseTarget::All { digest, verdict, reason, contents, edits: edits.clone(), gives: BTreeMap::new() },
+                calls,
+            )
         } else {
-            let Some((seq, digest)) = calls.get(self.random.below(calls.len())).cloned() else {
+            let place = self.random.below(calls.len());
+            let Some(((_, digest), (seq, accepted))) = shown.get(place).cloned().zip(calls.get(place).cloned()) else {
                 return Ok(());
             };
             let digest = if stale { "stale".to_owned() } else { digest };
-            let content = contents.get(&seq).cloned();
-            let item = DecisionItem { seq, digest: digest.clone(), verdict, reason, content };
-            (PauseTarget::Items(vec![item]), vec![(seq, digest)])
+            let (content, edited) = (contents.get(&seq).cloned(), edits.get(&seq).cloned());
+            let item = DecisionItem { seq, digest, verdict, reason, content, edited, gives: None };
+            (PauseTarget::Items(vec![item]), vec![(seq, accepted)])
         };
-        let decider = Decider { account: "p".to_owned(), route: Route::Page };
+        let standing = Standing { admin: self.random.chance(30), other: self.random.chance(20) };
+        let allowed =
+            chosen.iter().all(|(seq, _)| execution.approvers_of(execution.call(*seq).unwrap()).admit(standing));
+        let decider = Decider { account: "p".to_owned(), route: Route::Page, standing };
         let times = if self.double && self.random.chance(30) { 2 } else { 1 };
         for time in 0..times {
             let Some(execution) = &mut self.execution else { return Ok(()) };
@@ -634,6 +698,9 @@ impl World {
                 Ok(effects) => {
                     if stale || time > 0 {
                         return Err(Violation("a stale or second decision was taken".to_owned()));
+                    }
+                    if !allowed && (verdict != Verdict::Cancel || standing.other) {
+                        return Err(Violation("somebody decided who may not".to_owned()));
                     }
                     if verdict == Verdict::Accept {
                         self.accepted.extend(chosen.clone());
@@ -782,6 +849,12 @@ impl World {
         if let Some(call) = self.stored_calls.values().find(|call| call.is_open()) {
             return Err(Violation(format!("call {} is still open after the end", call.seq)));
         }
+        let says_so = |call: &CallRow| call.result.as_ref().is_some_and(|result| result.contains(r#","edited":{"#));
+        if let Some(call) =
+            self.stored_calls.values().find(|call| says_so(call) != (call.edited.is_some() && call.sends > 0))
+        {
+            return Err(Violation(format!("the result of call {} is wrong about its arguments", call.seq)));
+        }
         let Some(outcome) = self.stored_row.as_ref().and_then(|row| row.outcome.clone()) else {
             return Err(Violation("an end without an outcome".to_owned()));
         };
@@ -882,6 +955,7 @@ fn the_simulation_reaches_what_it_is_about() {
     let (mut gated, mut unknown, mut declined, mut completed, mut asked_again) = (0, 0, 0, 0, 0);
     let (mut slept, mut cleared, mut late, mut timed_out, mut settled_later) = (0, 0, 0, 0, 0);
     let (mut answered, mut unanswered) = (0, 0);
+    let (mut edited, mut replayed, mut granted, mut by_others) = (0, 0, 0, 0);
     for seed in 1..600 {
         let world = run_world(seed, &[CrashAt::After(usize::try_from(seed % 20).unwrap())], true);
         let text = format!("{:?}", world.stored_calls);
@@ -898,6 +972,14 @@ fn the_simulation_reaches_what_it_is_about() {
         answered += usize::from(world.answered > 0);
         let questions = || world.stored_calls.values().flat_map(|call| &call.questions);
         unanswered += usize::from(questions().any(|asked| asked.withdrawn || asked.decision.is_none()));
+        let has = |wanted: fn(&CallRow) -> bool| usize::from(world.stored_calls.values().any(wanted));
+        edited += has(|call| call.edited.is_some() && call.sends > 0);
+        replayed += usize::from(
+            world.stored_row.as_ref().is_some_and(|row| row.attempts > 1)
+                && has(|call| call.edited.is_some() && call.sends > 0) > 0,
+        );
+        granted += has(|call| call.decision.as_ref().is_some_and(|one| one.grant.is_some()));
+        by_others += has(|call| call.decision.as_ref().is_some_and(|one| one.standing.other && call.sends > 0));
         let status = world.stored_row.as_ref().map(|row| row.status);
         completed += usize::from(status == Some(ExecutionStatus::Completed));
     }
@@ -914,6 +996,10 @@ fn the_simulation_reaches_what_it_is_about() {
         ("calls settled after the end", settled_later),
         ("questions of tools that were answered", answered),
         ("questions of tools that nobody answered", unanswered),
+        ("calls with edited arguments", edited),
+        ("programs with edited arguments that were replayed", replayed),
+        ("calls that a grant let through", granted),
+        ("calls that somebody else approved", by_others),
     ] {
         assert!(count > 1, "{what}: {count}");
     }

@@ -1,5 +1,6 @@
 //! Single transitions, as stories: what one input leads to.
 
+mod decisions;
 mod questions;
 mod timers;
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
-use crate::approval::{Route, ShownCall, Verdict};
+use crate::approval::{Approvers, Route, ShownCall, Standing, Verdict};
 
 /// An execution and a clock.
 struct Story {
@@ -74,7 +75,11 @@ impl Story {
 
     fn resolve(&mut self, seq: u32, ask: bool, digest: &str) -> Vec<Effect> {
         let moment = self.moment();
-        self.execution.resolved(&moment, seq, Resolution::Ready { ask, idempotent: !ask, shown: shown(digest) })
+        self.execution.resolved(
+            &moment,
+            seq,
+            Resolution::Ready { ask, idempotent: !ask, shown: shown(digest), granted: None },
+        )
     }
 
     fn settle(&mut self, seq: u32, data: &str) -> Vec<Effect> {
@@ -89,7 +94,7 @@ impl Story {
 
     fn decide(&mut self, pause: &str, target: PauseTarget) -> Result<Vec<Effect>, DecisionError> {
         let moment = self.moment();
-        let decider = Decider { account: "ann".to_owned(), route: Route::Page };
+        let decider = Decider { account: "ann".to_owned(), route: Route::Page, standing: Standing::default() };
         self.execution.decide(&moment, pause, target, &decider)
     }
 
@@ -98,7 +103,14 @@ impl Story {
         let digest = self.execution.digest_of_pause(&row, self.now);
         self.decide(
             pause,
-            PauseTarget::All { digest, verdict: Verdict::Accept, reason: None, contents: BTreeMap::new() },
+            PauseTarget::All {
+                digest,
+                verdict: Verdict::Accept,
+                reason: None,
+                contents: BTreeMap::new(),
+                edits: BTreeMap::new(),
+                gives: BTreeMap::new(),
+            },
         )
     }
 
@@ -169,6 +181,7 @@ fn shown(digest: &str) -> ShownCall {
         credential: None,
         reason: String::new(),
         binding: "{}".to_owned(),
+        approvers: Approvers::Owner,
     }
 }
 
@@ -177,7 +190,7 @@ fn invokes(effects: &[Effect]) -> Vec<u32> {
 }
 
 fn item(seq: u32, digest: &str, verdict: Verdict) -> DecisionItem {
-    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None, content: None }
+    DecisionItem { seq, digest: digest.to_owned(), verdict, reason: None, content: None, edited: None, gives: None }
 }
 
 #[test]
@@ -233,7 +246,14 @@ fn the_first_decision_wins_and_a_second_is_told() {
     let digest = story.execution.digest_of_pause(&row, story.now);
     let second = story.decide(
         &pause,
-        PauseTarget::All { digest, verdict: Verdict::Decline, reason: None, contents: BTreeMap::new() },
+        PauseTarget::All {
+            digest,
+            verdict: Verdict::Decline,
+            reason: None,
+            contents: BTreeMap::new(),
+            edits: BTreeMap::new(),
+            gives: BTreeMap::new(),
+        },
     );
     let Err(DecisionError::AlreadyDecided { seq: 0, decision }) = second else { panic!("{second:?}") };
     assert_eq!(decision.verdict, Verdict::Accept);
@@ -247,6 +267,8 @@ fn a_decision_on_something_else_than_was_shown_changes_nothing() {
             verdict: Verdict::Accept,
             reason: None,
             contents: BTreeMap::new(),
+            edits: BTreeMap::new(),
+            gives: BTreeMap::new(),
         },
         PauseTarget::Items(vec![item(0, "stale", Verdict::Accept)]),
         PauseTarget::Items(vec![item(7, "d0", Verdict::Accept)]),
@@ -339,7 +361,11 @@ fn a_call_on_its_way_when_the_object_died_has_an_unknown_outcome() {
     let mut story = Story::start();
     story.turn(&[("a.create", "{}")], None);
     let moment = story.moment();
-    story.execution.resolved(&moment, 0, Resolution::Ready { ask: false, idempotent: false, shown: shown("d") });
+    story.execution.resolved(
+        &moment,
+        0,
+        Resolution::Ready { ask: false, idempotent: false, shown: shown("d"), granted: None },
+    );
     story.restart();
     let effects = story.wake();
     assert!(invokes(&effects).is_empty());
@@ -562,6 +588,7 @@ fn call_row_format_unchanged() {
         seq: 3,
         address: "a.b".to_owned(),
         arguments: Rc::from("{\"x\":1}"),
+        edited: None,
         line: Some(7),
         status: CallStatus::Waiting,
         issued_at: 5,

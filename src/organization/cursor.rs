@@ -3,6 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use serde::{Deserialize, Serialize};
+
 use super::fault::Fault;
 
 /// Items of a page, by default and at most.
@@ -11,7 +13,7 @@ pub const PAGE_DEFAULT: u64 = 50;
 pub const PAGE_MOST: u64 = 200;
 
 /// A page of a list that is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// Where it begins: after this key; `None` is the beginning.
     pub after: Option<String>,

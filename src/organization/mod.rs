@@ -5,6 +5,7 @@
 pub mod cursor;
 pub mod fault;
 mod fields;
+pub mod grant;
 pub mod keys;
 pub mod report;
 pub mod route;

@@ -120,6 +120,10 @@ fn a_fault_names_its_field() {
         (r#"{"policies":[{"pattern":"a.b","action":"allow"},7]}"#, "policies[1]"),
         (r#"[{"pattern":"a b","action":"allow"}]"#, "policies[0].pattern"),
         (r#"[{"pattern":"a.b","action":"allow","note":[]}]"#, "policies[0].note"),
+        (r#"[{"pattern":"a.b","action":"approve","by":"me"}]"#, "policies[0].by"),
+        (r#"[{"pattern":"a.b","action":"approve","by":"other_admin"}]"#, "policies[0].by"),
+        (r#"[{"pattern":"a.b","action":"approve","by":["admin"]}]"#, "policies[0].by"),
+        (r#"[{"pattern":"a.b","action":"allow","by":"admin"}]"#, "policies[0].by"),
     ] {
         assert_eq!(parse_policies(body).unwrap_err().field.as_deref(), Some(field), "{body}");
     }

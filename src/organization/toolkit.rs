@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::fields::Fields;
+use crate::approval::Approvers;
 use crate::policy::{Action, Pattern, Rule};
 
 /// Rules of one list.
@@ -74,7 +75,7 @@ pub fn parse_policies(body: &str) -> Result<Vec<Rule>, Fault> {
         let mut fields = Fields::read(body, "The body", "")?;
         let list = fields.list("policies", usize::MAX)?;
         fields.end("policies")?;
-        list.ok_or_else(|| Fault::field("policies", "is required: a list of {pattern, action, note?}"))?
+        list.ok_or_else(|| Fault::field("policies", "is required: a list of {pattern, action, by?, note?}"))?
     };
     if list.len() > RULES_LIMIT {
         return Err(Fault::field("policies", format!("has more than {RULES_LIMIT} items")));
@@ -86,7 +87,7 @@ fn rules(field: &str, list: &[Value]) -> Result<Vec<Rule>, Fault> {
     let rule = |(at, item): (usize, &Value)| {
         let name = format!("{field}[{at}]");
         if !item.is_object() {
-            return Err(Fault::field(name, "has to be an object: {pattern, action, note?}"));
+            return Err(Fault::field(name, "has to be an object: {pattern, action, by?, note?}"));
         }
         let text = item.to_string();
         let mut fields = Fields::read(&text, &name, format!("{name}."))?;
@@ -94,9 +95,23 @@ fn rules(field: &str, list: &[Value]) -> Result<Vec<Rule>, Fault> {
         let action = fields.value("action")?;
         let action = action.as_ref().and_then(Value::as_str).and_then(Action::parse);
         let action = action.ok_or_else(|| Fault::field(fields.name("action"), "has to be allow, approve or block"))?;
+        let by = match fields.value("by")? {
+            None => Approvers::Owner,
+            Some(by) => {
+                let by = by.as_str().and_then(Approvers::parse);
+                let by = by.ok_or_else(|| Fault::field(fields.name("by"), "has to be owner, admin or other"))?;
+                if action != Action::Approve {
+                    return Err(Fault::field(
+                        fields.name("by"),
+                        "says who decides, which only the action approve asks",
+                    ));
+                }
+                by
+            }
+        };
         let note = fields.text("note", NOTE_LIMIT)?;
-        fields.end("pattern, action and note")?;
-        Ok(Rule { pattern, action, note })
+        fields.end("pattern, action, by and note")?;
+        Ok(Rule { pattern, action, by, note })
     };
     list.iter().enumerate().map(rule).collect()
 }

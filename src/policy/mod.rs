@@ -7,6 +7,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::pattern::{Pattern, PatternError};
+use crate::approval::Approvers;
 use crate::catalog::tool::{Binding, GraphqlOperation, Tool};
 
 /// What policy says of a call, from loose to strict.
@@ -41,6 +42,17 @@ pub struct Judgement {
     pub action: Action,
     /// Why.
     pub reason: String,
+    /// Who may decide, where a person is asked.
+    #[serde(default, skip_serializing_if = "Approvers::is_owner")]
+    pub by: Approvers,
+}
+
+impl Judgement {
+    /// A judgement that leaves decisions to the session's owner.
+    #[must_use]
+    pub fn new(action: Action, reason: impl Into<String>) -> Self {
+        Self { action, reason: reason.into(), by: Approvers::Owner }
+    }
 }
 
 /// One rule of an administrator.
@@ -50,6 +62,9 @@ pub struct Rule {
     pub pattern: Pattern,
     /// What happens to calls of them.
     pub action: Action,
+    /// Who may decide, where a person is asked.
+    #[serde(default, skip_serializing_if = "Approvers::is_owner")]
+    pub by: Approvers,
     /// Why the administrator wants it so; shown to whoever is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -79,24 +94,36 @@ pub struct Rules<'a> {
 }
 
 /// Judges a call. Within a list the first rule that matches counts; across the lists the stricter one; where none matches,
-/// the tool's own nature.
+/// the tool's own nature. Where the rules of both lists want a person, whoever decides has to satisfy both.
 #[must_use]
 pub fn judge(tool: &Tool, vouched: Vouched, rules: Rules<'_>) -> Judgement {
     let found = |rules: &[Rule], whose: &str| {
         let (number, rule) = (1..).zip(rules).find(|(_, rule)| rule.pattern.matches(&tool.address))?;
         let note = rule.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
         let reason = format!("rule {number} of {whose} ({}){note}", rule.pattern);
-        Some(Judgement { action: rule.action, reason })
+        Some(Judgement { action: rule.action, reason, by: rule.by })
     };
     let organization = found(rules.organization, "the organization");
     let toolkit = rules.toolkit.and_then(|(slug, rules)| found(rules, &format!("the toolkit {slug}")));
     let judgement = match (organization, toolkit) {
+        (Some(one), Some(other)) if one.action == Action::Approve && other.action == Action::Approve => {
+            let by = one.by.and(other.by);
+            // The rule that says who decides is the one to name.
+            let reason = if one.by == by {
+                one.reason
+            } else if other.by == by {
+                other.reason
+            } else {
+                format!("{}; {}", one.reason, other.reason)
+            };
+            Judgement { action: Action::Approve, reason, by }
+        }
         (Some(organization), Some(toolkit)) if toolkit.action > organization.action => toolkit,
         (Some(judgement), _) | (None, Some(judgement)) => judgement,
         (None, None) => judge_nature(tool, vouched),
     };
     if vouched.writes_are_gated && !tool.hints.read_only && judgement.action == Action::Allow {
-        return Judgement { action: Action::Approve, reason: "it changes the gateway itself".to_owned() };
+        return Judgement::new(Action::Approve, "it changes the gateway itself");
     }
     judgement
 }
@@ -109,29 +136,21 @@ pub fn judge_nature(tool: &Tool, vouched: Vouched) -> Judgement {
         Binding::Http(http) => {
             let method = http.method.as_str();
             if tool.hints.read_only {
-                Judgement { action: Action::Allow, reason: format!("{method} only reads") }
+                Judgement::new(Action::Allow, format!("{method} only reads"))
             } else {
-                Judgement { action: Action::Approve, reason: format!("{method} may change something") }
+                Judgement::new(Action::Approve, format!("{method} may change something"))
             }
         }
         Binding::Graphql(graphql) => match graphql.operation {
-            GraphqlOperation::Query => Judgement { action: Action::Allow, reason: "a query only reads".to_owned() },
-            GraphqlOperation::Mutation => {
-                Judgement { action: Action::Approve, reason: "a mutation may change something".to_owned() }
-            }
+            GraphqlOperation::Query => Judgement::new(Action::Allow, "a query only reads"),
+            GraphqlOperation::Mutation => Judgement::new(Action::Approve, "a mutation may change something"),
         },
-        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => Judgement {
-            action: Action::Allow,
-            reason: "its server, which is trusted, says that it only reads".to_owned(),
-        },
-        Binding::Mcp(_) if vouched.trusted => {
-            Judgement { action: Action::Approve, reason: "it may change something".to_owned() }
+        Binding::Mcp(_) if vouched.trusted && tool.hints.read_only => {
+            Judgement::new(Action::Allow, "its server, which is trusted, says that it only reads")
         }
+        Binding::Mcp(_) if vouched.trusted => Judgement::new(Action::Approve, "it may change something"),
         // Whoever wants a call to pass says that it only reads.
-        Binding::Mcp(_) => Judgement {
-            action: Action::Approve,
-            reason: "its server is not trusted to say what its tools do".to_owned(),
-        },
+        Binding::Mcp(_) => Judgement::new(Action::Approve, "its server is not trusted to say what its tools do"),
     }
 }
 

@@ -51,7 +51,12 @@ fn a_query_is_allowed_and_a_mutation_is_asked_about_and_sent_once() {
 
 fn rules(list: &[(&str, Action)]) -> Vec<Rule> {
     list.iter()
-        .map(|(pattern, action)| Rule { pattern: Pattern::parse(pattern).unwrap(), action: *action, note: None })
+        .map(|(pattern, action)| Rule {
+            pattern: Pattern::parse(pattern).unwrap(),
+            action: *action,
+            by: Approvers::Owner,
+            note: None,
+        })
         .collect()
 }
 
@@ -132,6 +137,35 @@ fn first_rule_of_a_list_counts_and_the_stricter_list_wins() {
 }
 
 #[test]
+fn who_may_decide_is_what_both_lists_want() {
+    use Action::{Allow, Approve, Block};
+    use Approvers::{Admin, Other, OtherAdmin, Owner};
+    let list = |action: Action, by: Approvers| vec![Rule { by, ..rules(&[("**", action)]).remove(0) }];
+    for (organization, toolkit, action, by) in [
+        ((Approve, Owner), (Approve, Owner), Approve, Owner),
+        ((Approve, Owner), (Approve, Other), Approve, Other),
+        ((Approve, Admin), (Approve, Owner), Approve, Admin),
+        ((Approve, Admin), (Approve, Other), Approve, OtherAdmin),
+        // A list that would not even ask says nothing of who decides.
+        ((Allow, Owner), (Approve, Other), Approve, Other),
+        ((Approve, Admin), (Allow, Owner), Approve, Admin),
+        ((Block, Owner), (Approve, Other), Block, Owner),
+    ] {
+        let (organization, toolkit) = (list(organization.0, organization.1), list(toolkit.0, toolkit.1));
+        let lists = Rules { organization: &organization, toolkit: Some(("t", &toolkit)) };
+        let judgement = judge(&tool("a.b", "POST"), Vouched::default(), lists);
+        assert_eq!((judgement.action, judgement.by), (action, by), "{organization:?} {toolkit:?}");
+    }
+    let (organization, toolkit) = (list(Approve, Admin), list(Approve, Other));
+    let lists = Rules { organization: &organization, toolkit: Some(("t", &toolkit)) };
+    let judgement = judge(&tool("a.b", "POST"), Vouched::default(), lists);
+    assert_eq!(judgement.reason, "rule 1 of the organization (**); rule 1 of the toolkit t (**)");
+    // The gate of the gateway's own writes does not loosen who decides either.
+    let gated = Vouched { writes_are_gated: true, ..Vouched::default() };
+    assert_eq!(judge(&tool("countersign.x", "PUT"), gated, lists).by, OtherAdmin);
+}
+
+#[test]
 fn a_note_is_part_of_the_reason() {
     let mut list = rules(&[("a.**", Action::Block)]);
     list[0].note = Some("ask legal first".to_owned());
@@ -196,7 +230,12 @@ fn any_action() -> impl Strategy<Value = Action> {
 fn any_rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec((any_pattern(), any_action()), 0..5).prop_map(|list| {
         list.into_iter()
-            .map(|(pattern, action)| Rule { pattern: Pattern::parse(&pattern).unwrap(), action, note: None })
+            .map(|(pattern, action)| Rule {
+                pattern: Pattern::parse(&pattern).unwrap(),
+                action,
+                by: Approvers::Owner,
+                note: None,
+            })
             .collect()
     })
 }

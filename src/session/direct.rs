@@ -102,6 +102,32 @@ pub fn own_tool() -> Value {
 /// The result of a call, from the JSON text of its outcome.
 #[must_use]
 pub fn outcome_result(outcome: &str) -> String {
+    match edited_arguments(outcome) {
+        Some(edited) => with_note(&plain_result(outcome), &edited),
+        None => plain_result(outcome),
+    }
+}
+
+/// What a person put in place of the call's arguments.
+fn edited_arguments(outcome: &str) -> Option<String> {
+    if !outcome.contains(r#","edited":{"arguments":"#) {
+        return None;
+    }
+    let outcome: Value = serde_json::from_str(outcome).ok()?;
+    Some(outcome.pointer("/edited/arguments")?.to_string())
+}
+
+/// The result with a word more: what was called is not what the client asked for.
+fn with_note(result: &str, edited: &str) -> String {
+    let Ok(mut result) = serde_json::from_str::<Value>(result) else { return result.to_owned() };
+    let note = cut(&format!("A person approved this call with other arguments. Sent was: {edited}"));
+    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut) {
+        content.push(json!({ "type": "text", "text": note }));
+    }
+    result.to_string()
+}
+
+fn plain_result(outcome: &str) -> String {
     if let Some(original) = original_result(outcome) {
         return original;
     }
@@ -226,6 +252,15 @@ mod tests {
         let failed =
             r#"{"ok":false,"error":{"code":"tool_error","message":"m"},"result":{"content":[],"isError":true}}"#;
         assert_eq!(outcome_result(failed), r#"{"content":[],"isError":true}"#);
+        let edited = result(r#"{"ok":true,"data":{"n":1},"edited":{"arguments":{"id":"i2"}}}"#);
+        assert_eq!(edited["structuredContent"]["n"], 1);
+        let note = "A person approved this call with other arguments. Sent was: {\"id\":\"i2\"}";
+        assert_eq!(edited["content"][1]["text"], note);
+        let passed = format!(r#"{{"ok":true,"result":{passed},"edited":{{"arguments":{{}}}}}}"#);
+        assert_eq!(result(&passed)["content"].as_array().unwrap().len(), 2);
+        // Only what the gateway says of a call counts, not what the tool says.
+        let said = result(r#"{"ok":true,"data":{"n":1,"edited":{"arguments":{}}}}"#);
+        assert_eq!(said["content"].as_array().unwrap().len(), 1);
         let image = result(r#"{"ok":true,"data":{"mimeType":"image/png","encoding":"base64","data":"AA=="}}"#);
         assert_eq!(image["content"][0]["type"], "image");
         let failed =

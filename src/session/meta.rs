@@ -7,7 +7,7 @@ use crate::auth::Principal;
 use crate::upstream::LogLevel;
 
 /// The layout of the session object's storage that this release writes.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// A session, written when it is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,10 @@ use super::mcp_edge::{ask_session, session_stub};
 use crate::approval::Verdict;
 use crate::auth::{Principal, Purpose};
 use crate::console::approval::{ApprovalView, ItemState, PauseState};
-use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, Operation, StopRequest};
+use crate::internal::{
+    DecisionOnAll, DecisionOnCall, DecisionRequest, Operation, SentArguments, SentGrant, StopRequest,
+};
+use crate::organization::grant::HOURS_MOST;
 use crate::protocol::errors::WireError;
 use crate::protocol::text::bounded;
 use crate::session::id::ExecutionId;
@@ -339,7 +342,7 @@ async fn who_decides(request: &Request, edge: &Edge<'_>) -> Result<Principal, Wi
 }
 
 /// Whether a program sent a request. Cloudflare Access vouches for both, in the same header; only a browser has cookies.
-fn is_programs(headers: &Headers) -> bool {
+pub(super) fn is_programs(headers: &Headers) -> bool {
     header(headers, "authorization").is_some()
         || header(headers, ACCESS_HEADER).is_some() && !has_browser_cookie(headers)
 }
@@ -370,23 +373,30 @@ fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
             let whatever = verdict == Verdict::Cancel && !object.contains_key("digest");
             let digest = if whatever { String::new() } else { text(&object, "digest")? };
             let all = DecisionOnAll { digest, verdict, reason, content: content(&object) };
-            Ok(DecisionRequest { all: Some(all), items: Vec::new(), form: None })
+            let edits = arguments(&object, None, verdict)?.into_iter().collect();
+            let grants = grant(&object, None, verdict)?.into_iter().collect();
+            Ok(DecisionRequest { all: Some(all), items: Vec::new(), form: None, edits, grants })
         }
         Some(Value::Array(list)) if !list.is_empty() => {
+            let (mut edits, mut grants) = (Vec::new(), Vec::new());
             let items = list.iter().map(|item| {
                 let Value::Object(item) = item else {
                     return Err("Each of decisions has to be an object: {call, digest, action}.".to_owned());
                 };
                 let call = item.get("call").and_then(Value::as_u64).and_then(|call| u32::try_from(call).ok());
+                let (call, verdict) = (call.ok_or("call has to be the number of a call.")?, verdict(item)?);
+                edits.extend(arguments(item, Some(call), verdict)?);
+                grants.extend(grant(item, Some(call), verdict)?);
                 Ok(DecisionOnCall {
-                    call: call.ok_or("call has to be the number of a call.")?,
+                    call,
                     digest: text(item, "digest")?,
-                    verdict: verdict(item)?,
+                    verdict,
                     reason: reason(item)?,
                     content: content(item),
                 })
             });
-            Ok(DecisionRequest { all: None, items: items.collect::<Result<_, String>>()?, form: None })
+            let items = items.collect::<Result<_, String>>()?;
+            Ok(DecisionRequest { all: None, items, form: None, edits, grants })
         }
         Some(_) => Err("decisions has to be a list with at least one item.".to_owned()),
     }
@@ -416,6 +426,37 @@ fn reason(object: &Map<String, Value>) -> Result<Option<String>, String> {
             Ok(Some(reason.chars().take(REASON_LIMIT).collect::<String>()).filter(|reason| !reason.is_empty()))
         }
         Some(_) => Err("reason has to be a text.".to_owned()),
+    }
+}
+
+/// What takes the place of the arguments that were shown.
+fn arguments(
+    object: &Map<String, Value>,
+    call: Option<u32>,
+    verdict: Verdict,
+) -> Result<Option<SentArguments>, String> {
+    let arguments = object.get("arguments").filter(|arguments| !arguments.is_null());
+    match arguments {
+        Some(_) if verdict != Verdict::Accept => Err("arguments go with accept only.".to_owned()),
+        arguments => Ok(arguments.map(|arguments| SentArguments { call, text: arguments.to_string() })),
+    }
+}
+
+/// What is allowed beyond the call: `{scope: "session"}`, or `{scope: "arguments", hours}`.
+fn grant(object: &Map<String, Value>, call: Option<u32>, verdict: Verdict) -> Result<Option<SentGrant>, String> {
+    let Some(grant) = object.get("grant").filter(|grant| !grant.is_null()) else { return Ok(None) };
+    if verdict != Verdict::Accept {
+        return Err("grant goes with accept only.".to_owned());
+    }
+    let hours = grant.get("hours");
+    match (grant.get("scope").and_then(Value::as_str), hours.map(Value::as_u64)) {
+        (Some("session"), None) => Ok(Some(SentGrant { call, hours: None })),
+        (Some("arguments"), Some(Some(hours))) if (1..=HOURS_MOST).contains(&hours) => {
+            Ok(Some(SentGrant { call, hours: Some(hours) }))
+        }
+        _ => Err(format!(
+            "grant has to be {{scope: \"session\"}} or {{scope: \"arguments\", hours}}, with 1 to {HOURS_MOST} hours."
+        )),
     }
 }
 
@@ -453,6 +494,8 @@ fn structured(view: &ApprovalView) -> Value {
                 "digest": item.digest,
                 "address": item.address,
                 "args": serde_json::from_str::<Value>(&item.arguments).unwrap_or(Value::Null),
+                "approvers": item.approvers,
+                "mayDecide": item.may_decide,
                 "method": item.method,
                 "url": item.url,
                 "question": item.question.as_ref().map(|question| &question.asked),
@@ -465,13 +508,13 @@ fn structured(view: &ApprovalView) -> Value {
     value
 }
 
-fn method_not_allowed(allow: &str) -> worker::Result<Response> {
+pub(super) fn method_not_allowed(allow: &str) -> worker::Result<Response> {
     let response = api_error(&WireError::method_not_allowed())?;
     response.headers().set("allow", allow)?;
     Ok(response)
 }
 
-fn refuse(error: &WireError) -> worker::Result<Response> {
+pub(super) fn refuse(error: &WireError) -> worker::Result<Response> {
     let response = api_error(error)?;
     if error.status == 401 {
         response.headers().set("www-authenticate", "Bearer")?;

@@ -239,6 +239,9 @@ async fn route(
         ["sign-out"] => authentication::sign_out(&request, &edge),
         ["assets", ..] => pages::asset(&path),
         ["resume", execution] => pages::approval(request, &edge, execution).await,
+        ["grants"] => super::grants::grants_page(request, &edge).await,
+        ["api", "grants"] => super::grants::api(&request, &edge, None).await,
+        ["api", "grants", id] => super::grants::api(&request, &edge, Some(id)).await,
         ["sessions", session] => pages::history(request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions"] => super::approval_api::history(&request, &edge, session).await,
         ["api", "mcp-sessions", session, "executions", execution] => {

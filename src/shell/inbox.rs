@@ -15,7 +15,7 @@ use super::clock::now;
 use super::organization;
 use super::runner::Runner;
 use super::telemetry::log;
-use crate::engine::{CallRow, Write};
+use crate::engine::{CallRow, CallStatus, Write};
 use crate::internal::{VERSION, WaitingItem, WaitingOfSession, WaitingTool};
 use crate::json::sha256_hex;
 use crate::protocol::text::bounded;
@@ -50,7 +50,10 @@ impl Inbox {
 pub(super) fn changes_waiting(writes: &[Write]) -> bool {
     writes.iter().any(|write| match write {
         Write::Pause(_) => true,
-        Write::Call(call) => call.decision.is_some(),
+        // One that is asked again may wait for somebody else than before.
+        Write::Call(call) => {
+            call.decision.is_some() || (call.status == CallStatus::Waiting && call.shown_before.is_some())
+        }
         Write::Execution(_) | Write::Output(_) => false,
     })
 }
@@ -97,6 +100,7 @@ impl Runner {
         let stored = |error: super::store::StoreError| worker::Error::RustError(error.to_string());
         let Some(meta) = self.store.session_meta().map_err(stored)? else { return Ok(()) };
         self.load_open(&super::session::caller_of(&meta)).map_err(stored)?;
+        self.confirm_grants(&meta.organization).await?;
         let items = self.waiting_items(&meta);
         let mark = if items.is_empty() { String::new() } else { sha256_hex(serde_json::to_string(&items)?.as_bytes()) };
         if self.store.told_waiting().map_err(stored)? == mark {
@@ -126,7 +130,14 @@ impl Runner {
                     address: call.address.clone(),
                     title: call.shown.as_ref().map(|shown| shown.title.clone()).unwrap_or_default(),
                 });
+                let mut by = Vec::new();
+                for approvers in undecided.iter().map(|call| engine.approvers_of(call)) {
+                    if !by.contains(&approvers) {
+                        by.push(approvers);
+                    }
+                }
                 items.push(WaitingItem {
+                    by,
                     approval_url: approval_url(&meta.public_origin, &execution_id, &session),
                     execution_id,
                     account: meta.account.clone(),

@@ -13,7 +13,7 @@ use super::clock::now;
 use super::organization;
 use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
-use crate::approval::{ShownCall, call_digest};
+use crate::approval::{Approvers, ShownCall, call_digest};
 use crate::auth::{Principal, Purpose};
 use crate::catalog::graphql;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
@@ -21,9 +21,10 @@ use crate::catalog::openapi::request::{HttpRequest, build_request};
 use crate::catalog::schema::check_arguments;
 use crate::catalog::tool::{Binding, ToolOutcome};
 use crate::config::Settings;
-use crate::engine::{CallError, Resolution, error_result, ok_result};
-use crate::internal::{CatalogQuestion, SourceKind, SourceRow, ToolLookup, Via};
-use crate::json::canonical_json;
+use crate::engine::{CallError, Granted, Resolution, error_result, ok_result};
+use crate::internal::{CatalogQuestion, FoundGrant, SourceKind, SourceRow, ToolLookup, Via};
+use crate::json::{canonical_json, sha256_hex};
+use crate::organization::grant::{WantedCall, can_be_granted};
 use crate::organization::route::AdminCall;
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 
@@ -55,6 +56,8 @@ pub(crate) struct CallToResolve {
     pub(crate) seq: u32,
     pub(crate) address: String,
     pub(crate) arguments: Rc<str>,
+    /// The session, where a grant may take the place of asking somebody.
+    pub(crate) session: Option<String>,
 }
 
 /// Whose call it is.
@@ -100,7 +103,40 @@ async fn try_resolve(
                 )
             })
         })?;
-    resolve_found(caller, call, &lookup, arguments)
+    let (resolution, prepared) = resolve_found(caller, call, &lookup, arguments)?;
+    Ok((with_grant(env, caller, call, resolution).await, prepared))
+}
+
+/// Looks for a grant where somebody would have to be asked. Where that cannot be told, somebody is asked.
+async fn with_grant(env: &Env, caller: &Caller, call: &CallToResolve, resolution: Resolution) -> Resolution {
+    let Resolution::Ready { ask: true, idempotent, shown, granted: None } = resolution else { return resolution };
+    let ready = |shown, granted| Resolution::Ready { ask: true, idempotent, shown, granted };
+    let Some(session) = call.session.clone().filter(|_| can_be_granted(&call.address)) else {
+        return ready(shown, None);
+    };
+    let wanted = WantedCall {
+        account: caller.account.clone(),
+        session,
+        address: call.address.clone(),
+        definition: definition_of(&shown),
+        arguments: sha256_hex(shown.arguments.as_bytes()),
+        approvers: shown.approvers,
+        execution: call.execution.clone(),
+        call: call.seq,
+        digest: shown.digest.clone(),
+    };
+    match organization::use_call_grant(env, &caller.organization, &wanted).await {
+        Ok(found) => ready(shown, found.map(|FoundGrant { id, by, standing }| Granted { id, by, standing })),
+        Err(error) => {
+            log("mcp_grants_unavailable", json!({ "executionId": call.execution, "reason": error.to_string() }));
+            ready(shown, None)
+        }
+    }
+}
+
+/// What a grant is bound to of a tool: all that the digest of an approval covers of it.
+pub(crate) fn definition_of(shown: &ShownCall) -> String {
+    sha256_hex(shown.binding.as_bytes())
 }
 
 /// The same for a tool that was looked up already.
@@ -178,11 +214,13 @@ pub(crate) fn resolve_found(
         credential: credential.map(|credential| format!("{} of the source {}", credential.kind, source.slug)),
         reason: judgement.reason,
         binding,
+        approvers: judgement.by,
     };
     let resolution = Resolution::Ready {
         ask: judgement.action == Action::Approve,
         idempotent: may_be_sent_again(tool, source.vouched()),
         shown,
+        granted: None,
     };
     Ok((resolution, prepared))
 }
@@ -250,9 +288,10 @@ fn resolve_question(call: &CallToResolve, arguments: Value) -> (Resolution, Prep
         credential: None,
         reason: "it only reads the catalog".to_owned(),
         binding: String::new(),
+        approvers: Approvers::Owner,
     };
     let question = CatalogQuestion { address: call.address.clone(), arguments };
-    (Resolution::Ready { ask: false, idempotent: true, shown }, Prepared::Catalog(question))
+    (Resolution::Ready { ask: false, idempotent: true, shown, granted: None }, Prepared::Catalog(question))
 }
 
 fn unwritable(error: &impl std::fmt::Display) -> CallError {

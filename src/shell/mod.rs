@@ -6,6 +6,7 @@ mod authentication;
 mod clock;
 mod entry;
 mod events;
+mod grants;
 mod http;
 mod import;
 mod inbox;

@@ -1,5 +1,6 @@
 //! The pages' routes: reads forms, asks the session object, renders.
 
+use serde_json::Value;
 use worker::{Method, Request, Response, ResponseBuilder};
 
 use super::approval_api::{
@@ -13,7 +14,7 @@ use super::sandbox::loader;
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
 use crate::console::pages as html;
-use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, SentField};
+use crate::internal::{DecisionOnAll, DecisionOnCall, DecisionRequest, SentArguments, SentField, SentGrant};
 use crate::protocol::errors::WireError;
 
 pub(super) fn page(status: u16, body: String) -> worker::Result<Response> {
@@ -166,11 +167,14 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
                 Sent::Decided(view) => {
                     redirect(&format!("/resume/{}?mcp_session_id={}", view.execution_id, view.session_id))
                 }
-                Sent::Refused { status: 400, problem, view } if problem.get("code") == Some(&"bad_answer".into()) => {
+                Sent::Refused { status: 400, problem, view } if was_written_wrong(&problem) => {
                     page(400, html::bad_answer_page(&view, &name, &problem_text(&problem), &fields))
                 }
                 Sent::Refused { status: 400, problem, .. } => {
                     message(400, "That cannot be done", &problem_text(&problem))
+                }
+                Sent::Refused { status: 403, problem, view } => {
+                    page(403, html::refused_page(&view, &name, &problem_text(&problem)))
                 }
                 Sent::Refused { status, view, .. } => page(status, html::conflict_page(&view, &name)),
                 Sent::Failed(error) => error_page(&error),
@@ -178,6 +182,12 @@ pub(super) async fn approval(mut request: Request, edge: &Edge<'_>, execution: &
         }
         Visit::Refused(response) => Ok(response),
     }
+}
+
+/// Whether a decision was refused because of what the person wrote into the form.
+fn was_written_wrong(problem: &Value) -> bool {
+    let code = problem.get("code").and_then(Value::as_str);
+    matches!(code, Some("bad_answer" | "bad_arguments" | "no_grant"))
 }
 
 /// `GET` and `POST /sessions/<id>`: what the programs of a session did; the form stops one.
@@ -279,7 +289,14 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
         let digest = field(fields, "digest").unwrap_or_default().to_owned();
         let reason = reason_of(fields, "reason");
         let all = DecisionOnAll { digest, verdict, reason, content: None };
-        return Some(DecisionRequest { all: Some(all), items: Vec::new(), form: Some(sent_fields(fields)) });
+        let form = Some(sent_fields(fields));
+        return Some(DecisionRequest {
+            all: Some(all),
+            items: Vec::new(),
+            form,
+            edits: sent_arguments(fields),
+            grants: sent_grants(fields),
+        });
     }
     if action != "items" {
         return None;
@@ -300,7 +317,27 @@ fn decision_of(fields: &Fields) -> Option<DecisionRequest> {
             content: None,
         });
     }
-    (!items.is_empty()).then_some(DecisionRequest { all: None, items, form: Some(sent_fields(fields)) })
+    let (form, edits, grants) = (Some(sent_fields(fields)), sent_arguments(fields), sent_grants(fields));
+    (!items.is_empty()).then_some(DecisionRequest { all: None, items, form, edits, grants })
+}
+
+/// What the person made of arguments: `arguments-<call>`.
+fn sent_arguments(fields: &Fields) -> Vec<SentArguments> {
+    let sent = |(name, text): &(String, String)| {
+        let call = name.strip_prefix("arguments-")?.parse().ok()?;
+        Some(SentArguments { call: Some(call), text: text.clone() })
+    };
+    fields.iter().filter_map(sent).collect()
+}
+
+/// What the person allows beyond the calls: `grant-<call>` is `session`, or a number of hours.
+fn sent_grants(fields: &Fields) -> Vec<SentGrant> {
+    let sent = |(name, text): &(String, String)| {
+        let call = name.strip_prefix("grant-")?.parse().ok()?;
+        let hours = if text == "session" { None } else { Some(text.parse().ok()?) };
+        Some(SentGrant { call: Some(call), hours })
+    };
+    fields.iter().filter_map(sent).collect()
 }
 
 /// The fields of what tools ask: `field-<call>-<place>`.

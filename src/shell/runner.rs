@@ -7,7 +7,7 @@
 mod link;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::clock::{now, sleep};
 use super::inbox::{Inbox, changes_waiting};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
+use super::organization;
 use super::random::{random_bytes, random_hex};
 use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, load_failure, loader, parse_turn};
 use super::store::{SessionStore, StoreError};
@@ -135,6 +136,8 @@ pub(crate) struct Runner {
     pub(crate) is_admin: Cell<bool>,
     /// What the organization knows of what waits here.
     pub(super) inbox: Inbox,
+    /// Grants whose decisions were written, and that the organization does not count yet.
+    giving: RefCell<BTreeSet<String>>,
 }
 
 /// While it exists, something keeps the object awake and decisions are acted on at once.
@@ -172,6 +175,7 @@ impl Runner {
             terminated_at: Cell::new(None),
             is_admin: Cell::new(false),
             inbox: Inbox::default(),
+            giving: RefCell::default(),
         }
     }
 
@@ -264,6 +268,9 @@ impl Runner {
         let told_logs = output.logs.len();
         let engine = Execution::restore(row, calls, pauses, output, self.settings.limits);
         let caller = Caller { trace: program.trace.clone(), ..caller.clone() };
+        // An earlier life of the object may have ended before it said so.
+        let given = engine.calls().iter().filter_map(|call| call.decision.as_ref()?.gives.clone());
+        self.giving.borrow_mut().extend(given);
         Ok(Rc::new(Live {
             id: id.to_owned(),
             engine: RefCell::new(engine),
@@ -628,6 +635,23 @@ impl Runner {
         });
     }
 
+    /// Notes that the decisions of these grants were written.
+    pub(crate) fn give(&self, ids: impl IntoIterator<Item = String>) {
+        self.giving.borrow_mut().extend(ids);
+    }
+
+    /// Has the organization count the grants whose decisions were written. What fails is said again with the next call that is
+    /// looked up, the next time that the organization is told what waits, or in the next life of the object.
+    pub(crate) async fn confirm_grants(&self, organization: &str) -> worker::Result<()> {
+        let ids: Vec<String> = self.giving.borrow().iter().cloned().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        organization::confirm_call_grants(&self.env, organization, &ids).await?;
+        self.giving.borrow_mut().retain(|id| !ids.contains(id));
+        Ok(())
+    }
+
     fn sandbox_lost_later(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, reason: &str) {
         let (runner, live, reason) = (Rc::clone(self), Rc::clone(live), reason.to_owned());
         spawn_local(async move { runner.sandbox_lost(&live, attempt, &reason) });
@@ -681,7 +705,13 @@ impl Runner {
                 execution: live.id.clone(),
                 seq,
                 address: call.address.clone(),
-                arguments: Rc::clone(&call.arguments),
+                arguments: Rc::clone(call.effective_arguments()),
+                // What a person decided on needs no grant, and takes none.
+                session: call
+                    .decision
+                    .as_ref()
+                    .is_none_or(|decision| decision.route == Route::Grant)
+                    .then(|| self.object_id()),
             },
             None => return,
         };
@@ -695,6 +725,10 @@ impl Runner {
         }
         let (runner, live) = (Rc::clone(self), Rc::clone(live));
         spawn_local(async move {
+            // A grant of this session counts for the call that follows its decision.
+            if let Err(error) = runner.confirm_grants(&live.caller.organization).await {
+                log("mcp_grant_not_confirmed", json!({ "executionId": live.id, "reason": error.to_string() }));
+            }
             let (resolution, prepared) = resolve(&runner.env, &live.caller, &call).await;
             if let Some(prepared) = prepared {
                 live.prepared.borrow_mut().insert(seq, prepared);

@@ -115,6 +115,8 @@ impl SessionStore {
     ///
     /// 1 → 2: tables for events and questions; what was there stays as it is.
     /// 2 → 3: no new table. Rows may have timers, `sleeping`, `settling` and `output`, which an older release cannot read.
+    /// 3 → 4: no new table. Calls may have other arguments than the program's, and decisions of grants and of people who are not
+    /// the session's owner; an older release would send the program's arguments in place of those.
     pub(crate) fn migrate(&self) -> Result<(), StoreError> {
         if self.exists()? && self.is_old.get() {
             self.sql.exec(TABLES, None)?;

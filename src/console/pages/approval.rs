@@ -5,13 +5,16 @@ use std::fmt::Write as _;
 
 use askama::Template;
 
+use super::edit::{EDITABLE, EDITABLE_TOGETHER, difference, editable};
 use super::json::json;
 use super::markup::{Html, block, count, inline, line, number, percent};
 use super::program::{Listing, Mark, listing};
 use super::question::{QuestionPart, question_part};
 use super::{Frame, render};
 use crate::approval::Verdict;
-use crate::console::approval::{ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState};
+use crate::console::approval::{
+    ApprovalView, ChangeView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState,
+};
 use crate::engine::ExecutionStatus;
 
 /// Bytes of arguments on one page: as HTML they can become fifteen times as many, and memory is scarce. What waits beyond it is shown once the calls before it are decided.
@@ -82,6 +85,11 @@ struct ApprovalTemplate<'a> {
     expires: Html,
     until_ms: u64,
     waiting: usize,
+    /// Of those that wait, the ones that whoever looks may decide.
+    mine: usize,
+    not_yours: Option<&'static str>,
+    owner: bool,
+    reason_sent: &'a str,
     complete: bool,
     digest: &'a str,
     approve: String,
@@ -100,6 +108,7 @@ struct ApprovalTemplate<'a> {
     others_left_out: usize,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each shows one part of the item or not")]
 struct ItemPart<'a> {
     call: u32,
     digest: &'a str,
@@ -107,6 +116,15 @@ struct ItemPart<'a> {
     state: &'static str,
     tone: &'static str,
     asked_again: bool,
+    changes: Vec<ChangePart>,
+    approvers: &'static str,
+    original: Option<Html>,
+    edit: Option<EditPart>,
+    /// What can be allowed beyond this call: the value, the words, and whether it was chosen.
+    grants: Vec<(&'static str, &'static str, bool)>,
+    granting: bool,
+    choice: &'a str,
+    reason_sent: &'a str,
     decision: Option<DecisionPart>,
     note: Option<&'static str>,
     method: Html,
@@ -124,6 +142,18 @@ struct ItemPart<'a> {
     question: Option<QuestionPart>,
 }
 
+struct ChangePart {
+    what: &'static str,
+    difference: Html,
+}
+
+/// The arguments as a text to be corrected.
+struct EditPart {
+    text: String,
+    open: bool,
+    rows: usize,
+}
+
 struct DecisionPart {
     text: Html,
     reason: Option<Html>,
@@ -136,6 +166,7 @@ struct OtherPart {
     tone: &'static str,
     line: Option<u32>,
     arguments: Html,
+    edited: Option<Html>,
     result: Option<Html>,
 }
 
@@ -147,14 +178,21 @@ struct OutcomePart {
 
 /// The page of one pause. Its form posts `action` (`accept`, `decline`, `cancel` or `items`), `digest`
 /// and `reason` to the page's own address; for `items` also `choice-<call>` (`accept`, `decline` or
-/// `later`), `digest-<call>` and `reason-<call>` of every call that can be decided alone. Fields of what a tool asks are
+/// `later`), `digest-<call>` and `reason-<call>` of every call that can be decided alone. `arguments-<call>` is what the
+/// person made of a call's arguments, JSON. `grant-<call>` is what is allowed beyond the call: `session`, or a number of hours. Fields of what a tool asks are
 /// `field-<call>-<place>`. Where nothing waits, `cancel` without a digest ends the program.
 #[must_use]
 pub fn approval_page(view: &ApprovalView, person: &str, notice: Option<Notice>) -> String {
     page_with(view, person, notice.map(|notice| notice_text(notice, view)), None)
 }
 
-/// The page for an answer that does not fit what a tool asks: it says why, and keeps what was entered.
+/// The page for a decision that this person may not make: it says who may.
+#[must_use]
+pub fn refused_page(view: &ApprovalView, person: &str, problem: &str) -> String {
+    page_with(view, person, Some(inline(&format!("Nothing was decided. {problem}"))), None)
+}
+
+/// The page for an answer that does not fit what a tool asks or takes: it says why, and keeps what was entered.
 #[must_use]
 pub fn bad_answer_page(view: &ApprovalView, person: &str, problem: &str, sent: &[(String, String)]) -> String {
     page_with(view, person, Some(inline(&format!("Nothing was decided. {problem}"))), Some(sent))
@@ -162,6 +200,7 @@ pub fn bad_answer_page(view: &ApprovalView, person: &str, problem: &str, sent: &
 
 fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Option<&[(String, String)]>) -> String {
     let waiting = waiting_count(view);
+    let mine = mine_count(view);
     let several = waiting > 1;
     let complete = shown_completely(view);
     let all_shown = complete.iter().all(|shown| *shown);
@@ -172,12 +211,13 @@ fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Opti
     let marks = marks(view);
     let program = listing(&view.program, &marks);
     let asks = asking_count(view);
+    let mut left_to_edit = EDITABLE_TOGETHER;
     render(&ApprovalTemplate {
         frame: Frame::new(Some(person)),
         notice,
         version: version(view),
         live: is_live(view),
-        refresh: is_live(view) && waiting == 0,
+        refresh: is_live(view) && mine == 0,
         api: format!("/api/mcp-sessions/{}/executions/{}", percent(&view.session_id), percent(&view.execution_id)),
         action: page_path(view, &view.execution_id),
         heading,
@@ -197,13 +237,17 @@ fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Opti
         expires: time(&view.expires_at),
         until_ms: view.expires_at_ms,
         waiting,
+        mine,
+        not_yours: not_yours(view, waiting, mine),
+        owner: view.owner,
+        reason_sent: sent_text(sent, "reason"),
         complete: all_shown,
         digest: &view.digest,
         approve: approve_words(waiting, asks),
         decline: together("Decline", waiting),
         approve_hint: approve_hint(waiting, asks),
         decline_hint: decline_hint(waiting, asks),
-        stop: waiting == 0 && !view.execution_status.is_over(),
+        stop: waiting == 0 && view.owner && !view.execution_status.is_over(),
         stopped: view.stopped.as_ref().map(|stopped| decision_part(stopped, false)),
         history: format!("/sessions/{}", percent(&view.session_id)),
         marked: !marks.is_empty(),
@@ -212,7 +256,11 @@ fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Opti
             .items
             .iter()
             .zip(complete)
-            .map(|(item, complete)| item_part(view, item, (complete, several), sent))
+            .map(|(item, complete)| {
+                let edits = item.arguments.len() <= EDITABLE.min(left_to_edit);
+                left_to_edit -= if edits { item.arguments.len() } else { 0 };
+                item_part(view, item, (complete, several, edits), sent)
+            })
             .collect(),
         program_lines: count(program.lines, "line", "lines"),
         program,
@@ -241,6 +289,32 @@ fn page_path(view: &ApprovalView, execution: &str) -> String {
 /// Calls that can be decided now.
 fn waiting_count(view: &ApprovalView) -> usize {
     if view.state == PauseState::Waiting { view.waiting_count() } else { 0 }
+}
+
+/// Those of them that whoever looks may decide.
+fn mine_count(view: &ApprovalView) -> usize {
+    let mine = |item: &&ItemView| item.state == ItemState::Waiting && item.may_decide;
+    if view.state == PauseState::Waiting { view.items.iter().filter(mine).count() } else { 0 }
+}
+
+/// What to say where something waits that whoever looks may not decide.
+fn not_yours(view: &ApprovalView, waiting: usize, mine: usize) -> Option<&'static str> {
+    match (waiting, mine) {
+        (0, _) => None,
+        (_, 0) if view.owner => {
+            Some("You may not decide this yourself. Who may is said at each call; pass the address of this page on.")
+        }
+        (_, 0) => Some("You may look at this, but not decide it. Who may is said at each call."),
+        (waiting, mine) if mine < waiting => {
+            Some("Some of these calls are for somebody else to decide. Who may is said at each call.")
+        }
+        _ => None,
+    }
+}
+
+/// What was sent in a field of the form, when it is shown again.
+fn sent_text<'s>(sent: Option<&'s [(String, String)]>, name: &str) -> &'s str {
+    sent.into_iter().flatten().find(|(sent, _)| sent == name).map(|(_, text)| text.as_str()).unwrap_or_default()
 }
 
 /// Those of them whose tools ask something.
@@ -574,8 +648,8 @@ pub(super) fn time(text: &str) -> Html {
 fn item_part<'a>(
     view: &ApprovalView,
     item: &'a ItemView,
-    (complete, several): (bool, bool),
-    sent: Option<&[(String, String)]>,
+    (complete, several, edits): (bool, bool, bool),
+    sent: Option<&'a [(String, String)]>,
 ) -> ItemPart<'a> {
     let (state, tone) = item_state(item, view.state);
     let waits = item.state == ItemState::Waiting && view.state == PauseState::Waiting;
@@ -586,6 +660,20 @@ fn item_part<'a>(
         state,
         tone: tone.class(),
         asked_again: item.asked_again,
+        changes: item.changes.iter().map(change_part).collect(),
+        approvers: item.approvers.words(),
+        original: item.original.as_deref().map(json),
+        edit: (waits && complete && edits && item.may_decide && item.question.is_none())
+            .then(|| edit_part(item, sent))
+            .flatten(),
+        grants: if waits && complete && item.may_decide && item.grantable {
+            grant_choices(sent_text(sent, &format!("grant-{}", item.call)))
+        } else {
+            Vec::new()
+        },
+        granting: !sent_text(sent, &format!("grant-{}", item.call)).is_empty(),
+        choice: sent_text(sent, &format!("choice-{}", item.call)),
+        reason_sent: sent_text(sent, &format!("reason-{}", item.call)),
         decision: item.decision.as_ref().map(|decision| decision_part(decision, item.question.is_some())),
         note: note(item.state),
         method: inline(&item.method),
@@ -606,13 +694,54 @@ fn item_part<'a>(
         result: item.result.as_deref().map(json),
         result_size: item.result.as_deref().map(size_of).unwrap_or_default(),
         result_open: item.result.as_deref().is_some_and(|result| result.len() <= OPEN_RESULT),
-        decidable: waits && complete && several,
-        question: item.question.as_ref().map(|question| question_part(item.call, question, waits && complete, sent)),
+        decidable: waits && complete && several && item.may_decide,
+        question: item
+            .question
+            .as_ref()
+            .map(|question| question_part(item.call, question, waits && complete && item.may_decide, sent)),
     }
 }
 
 fn size_of(text: &str) -> String {
     count(text.chars().count(), "character", "characters")
+}
+
+fn grant_choices(chosen: &str) -> Vec<(&'static str, &'static str, bool)> {
+    [
+        ("", "This call only"),
+        ("session", "This tool in this session, whatever its arguments"),
+        ("1", "This tool with exactly these arguments for 1 hour"),
+        ("8", "… for 8 hours"),
+        ("24", "… for 1 day"),
+        ("168", "… for 7 days"),
+    ]
+    .map(|(value, words)| (value, words, value == chosen))
+    .to_vec()
+}
+
+fn change_part(change: &ChangeView) -> ChangePart {
+    ChangePart {
+        what: match change.what.as_str() {
+            "approvers" => "Who may decide",
+            "request" => "The request",
+            "arguments" => "The arguments",
+            "credential" => "The credential",
+            "title" => "The tool’s title",
+            "description" => "What the tool says about itself",
+            _ => "The tool’s definition",
+        },
+        difference: difference(&change.before, &change.now),
+    }
+}
+
+/// The arguments as they are, or as they were sent when that could not be taken.
+fn edit_part(item: &ItemView, sent: Option<&[(String, String)]>) -> Option<EditPart> {
+    let shown = editable(&item.arguments)?;
+    let name = format!("arguments-{}", item.call);
+    let typed = sent.into_iter().flatten().find(|(sent, _)| *sent == name).map(|(_, text)| text.replace("\r\n", "\n"));
+    let open = typed.as_ref().is_some_and(|typed| *typed != shown);
+    let text = typed.unwrap_or(shown);
+    Some(EditPart { rows: text.lines().count().clamp(3, 20), text, open })
 }
 
 fn decision_part(decision: &DecisionView, question: bool) -> DecisionPart {
@@ -624,7 +753,19 @@ fn decision_part(decision: &DecisionView, question: bool) -> DecisionPart {
                 Verdict::Decline => "Declined",
                 Verdict::Cancel => "Cancelled",
             };
-            Html(format!("{verb} by <b>{}</b> on {}.", inline(by), time(&decision.at)))
+            let how = match (&decision.grant, decision.edited) {
+                (Some(grant), _) => format!(" by grant <span class=\"code\">{}</span>, given", inline(grant)),
+                (None, true) => " with other arguments".to_owned(),
+                (None, false) => String::new(),
+            };
+            let gives = match &decision.gives {
+                Some(grant) => format!(
+                    " This gave the grant <span class=\"code\">{}</span> (<a href=\"/grants\">all grants</a>).",
+                    inline(grant)
+                ),
+                None => String::new(),
+            };
+            Html(format!("{verb}{how} by <b>{}</b> on {}.{gives}", inline(by), time(&decision.at)))
         }
         None => Html(format!("Nobody had decided by {}.", time(&decision.at))),
     };
@@ -680,6 +821,7 @@ fn other_part(other: &OtherCall) -> OtherPart {
         tone: tone.class(),
         line: other.line,
         arguments: json(&other.arguments),
+        edited: other.edited.as_deref().map(json),
         result: other.result.as_deref().map(json),
     }
 }

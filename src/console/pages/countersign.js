@@ -103,7 +103,10 @@
   function keep(root) {
     const focused = document.activeElement;
     return {
-      texts: [...root.querySelectorAll("textarea, select, .field input:not([type=checkbox])")].map((field) => [field.name, field.value]),
+      // What was not touched is taken from the new page: it may have changed there.
+      texts: [...root.querySelectorAll("textarea, select, .field input:not([type=checkbox])")]
+        .filter((field) => field.value !== field.defaultValue)
+        .map((field) => [field.name, field.value, field.defaultValue]),
       ticks: [...root.querySelectorAll("input[type=checkbox]")].map((field) => [field.name, field.value, field.checked]),
       choices: [...root.querySelectorAll("input[type=radio]:checked")].map((field) => [field.name, field.value]),
       open: new Set([...root.querySelectorAll("details[open]")].map(keyOf)),
@@ -113,7 +116,8 @@
 
   function restore(root, { texts, ticks, choices, open, focus }) {
     const named = (name) => [...root.querySelectorAll("textarea, select, input, button")].filter((field) => field.name === name);
-    for (const [name, value] of texts) for (const field of named(name)) field.value = value;
+    // Corrected arguments are of the arguments that were shown.
+    for (const [name, value, was] of texts) for (const field of named(name)) if (!name.startsWith("arguments-") || field.defaultValue === was) field.value = value;
     for (const [name, value, checked] of ticks) for (const field of named(name)) if (field.value === value) field.checked = checked;
     for (const [name, value] of choices) for (const field of named(name)) if (field.type === "radio") field.checked = field.value === value;
     for (const details of root.querySelectorAll("details")) if (open.has(keyOf(details))) details.open = true;

@@ -132,6 +132,18 @@ fn decision_words(decision: &DecisionLine) -> Html {
         "canceled" => "Cancelled",
         _ => "Declined",
     };
+    let with_edit;
+    let verb = match (&decision.grant, decision.edited) {
+        (Some(grant), _) => {
+            with_edit = format!("{verb} by grant {}", inline(grant));
+            with_edit.as_str()
+        }
+        (None, true) => {
+            with_edit = format!("{verb} with other arguments");
+            with_edit.as_str()
+        }
+        (None, false) => verb,
+    };
     words(verb, decision.by.as_deref(), &decision.at, decision.reason.as_deref(), Some(&decision.address))
 }
 
@@ -207,6 +219,8 @@ mod tests {
                 route: Route::Page,
                 reason: Some("fine".to_owned()),
                 at: "2026-03-04T09:00:30Z".to_owned(),
+                edited: false,
+                grant: None,
             }],
             stopped: None,
             execution_ids: vec!["exec_abc".to_owned()],
@@ -262,6 +276,9 @@ mod tests {
             reason: Some(text()),
             by: Some(text()),
             at: text(),
+            edited: true,
+            grant: None,
+            gives: None,
         });
         for call in view.calls.iter_mut().flatten() {
             call.address = text();
@@ -271,6 +288,7 @@ mod tests {
             decision.address = text();
             decision.by = Some(text());
             decision.reason = Some(text());
+            decision.grant = Some(text());
         }
         let html = history_page(HOSTILE, &HistoryView { executions: vec![view], next: Some(text()) }, HOSTILE);
         assert!(!html.contains("<script>") && !html.contains("\"'>") && !html.contains('\u{202E}'), "{html}");

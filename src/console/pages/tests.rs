@@ -1,7 +1,7 @@
 use super::*;
-use crate::approval::Verdict;
+use crate::approval::{Approvers, Verdict};
 use crate::console::approval::{
-    ApprovalView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState, QuestionView,
+    ApprovalView, ChangeView, DecisionView, ItemState, ItemView, OtherCall, OutcomeView, PauseState, QuestionView,
 };
 use crate::engine::ExecutionStatus;
 
@@ -24,6 +24,11 @@ fn item(call: u32) -> ItemView {
         state: ItemState::Waiting,
         decision: None,
         asked_again: false,
+        changes: Vec::new(),
+        approvers: Approvers::Owner,
+        may_decide: true,
+        grantable: true,
+        original: None,
         result: None,
         question: None,
     }
@@ -56,6 +61,9 @@ fn decided(call: u32, verdict: Verdict, state: ItemState, by: Option<&str>) -> I
         reason: Some("because".to_owned()),
         by: by.map(str::to_owned),
         at: "2026-03-04T10:00:00Z".to_owned(),
+        edited: false,
+        grant: None,
+        gives: None,
     };
     ItemView { state, decision: Some(decision), ..item(call) }
 }
@@ -69,6 +77,7 @@ fn view(items: Vec<ItemView>) -> ApprovalView {
         digest: "digest-of-all".to_owned(),
         account: "ann".to_owned(),
         organization: "acme".to_owned(),
+        owner: true,
         client: "claude-code 2.1".to_owned(),
         client_left: false,
         started_at: "2026-03-04T09:00:00Z".to_owned(),
@@ -194,7 +203,7 @@ fn calls_too_large_for_one_page_are_never_approved_unseen() {
 #[test]
 fn a_call_that_is_asked_again_says_so() {
     let html = page(&view(vec![ItemView { asked_again: true, ..item(3) }]));
-    assert_has(&html, &["This is asked again: the tool has changed"]);
+    assert_has(&html, &["This is asked again: something has changed"]);
 }
 
 #[test]
@@ -230,7 +239,12 @@ fn no_text_from_outside_becomes_markup() {
             reason: Some(text()),
             by: Some(text()),
             at: text(),
+            edited: true,
+            grant: Some(text()),
+            gives: Some(text()),
         }),
+        changes: vec![ChangeView { what: text(), before: text(), now: text() }],
+        original: Some(text()),
         ..item(call)
     };
     let mut view = view(vec![hostile(1), hostile(2)]);
@@ -250,6 +264,7 @@ fn no_text_from_outside_becomes_markup() {
         call: 0,
         address: text(),
         arguments: text(),
+        edited: Some(text()),
         line: Some(1),
         state: ItemState::Done,
         result: Some(text()),
@@ -593,6 +608,7 @@ fn many_other_calls_are_cut_at_the_beginning_and_counted() {
         call,
         address: format!("demo.call{call}"),
         arguments: "{}".to_owned(),
+        edited: None,
         line: None,
         state: ItemState::Done,
         result: None,
@@ -648,4 +664,140 @@ fn home_says_how_to_connect() {
     );
     assert_lacks(&html, &["execute"]);
     assert_has(&home_page("https://gate.example", PERSON, true), &["<code>execute</code> is not offered", "LOADER"]);
+}
+
+#[test]
+fn who_may_not_decide_sees_no_form_and_who_may() {
+    let foreign = |call| ItemView { approvers: Approvers::OtherAdmin, may_decide: false, ..item(call) };
+    let html = page(&view(vec![foreign(3)]));
+    assert_lacks(&html, &["<form", "Cancel the program", "name=\"digest\"", "<textarea"]);
+    assert_has(
+        &html,
+        &[
+            "You may not decide this yourself.",
+            "<dt>May be decided by</dt><dd>an administrator other than the account that the session belongs to</dd>",
+            // Without a form a page may reload itself.
+            "http-equiv=\"refresh\"",
+        ],
+    );
+    let html = page(&ApprovalView { owner: false, ..view(vec![foreign(3)]) });
+    assert_has(&html, &["You may look at this, but not decide it."]);
+    assert_lacks(&html, &["/sessions/"]);
+    // Some are, some are not: only those are decided, one by one.
+    let html = page(&ApprovalView { owner: false, ..view(vec![foreign(3), item(4)]) });
+    assert_has(&html, &["Some of these calls are for somebody else", "name=\"choice-4\"", "value=\"items\""]);
+    assert_lacks(&html, &["name=\"choice-3\"", "value=\"accept\">Approve all", "value=\"cancel\""]);
+    let html = refused_page(&view(vec![foreign(3)]), PERSON, "You may not decide this. Only <b> may.");
+    assert_has(&html, &["Nothing was decided. You may not decide this. Only &lt;b&gt; may."]);
+}
+
+#[test]
+fn arguments_can_be_corrected_and_what_was_typed_is_kept() {
+    let html = page(&view(vec![item(3)]));
+    assert_has(
+        &html,
+        &["Correct the arguments", "<textarea id=\"arguments-3\" name=\"arguments-3\"", "&#34;amount&#34;: 10.50"],
+    );
+    let sent = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let typed = [
+        sent("arguments-3", "{\"id\":</textarea>"),
+        sent("reason", "because"),
+        sent("choice-4", "decline"),
+        sent("reason-4", "not that"),
+    ];
+    let html = bad_answer_page(&view(vec![item(3), item(4)]), PERSON, "/id: has to be a text", &typed);
+    assert_has(
+        &html,
+        &[
+            "Nothing was decided. /id: has to be a text",
+            "data-key=\"edit-3\" open>",
+            "{&#34;id&#34;:&#60;/textarea&#62;",
+            ">because</textarea>",
+            "name=\"choice-4\" value=\"decline\" checked>",
+            ">not that</textarea>",
+        ],
+    );
+    assert_has(&html, &["data-key=\"edit-4\">"]);
+    let large = ItemView { arguments: format!("{{\"a\":\"{}\"}}", "x".repeat(20_000)), ..item(3) };
+    assert_lacks(&page(&view(vec![large])), &["Correct the arguments"]);
+    assert_lacks(&page(&view(vec![asking(3, form())])), &["Correct the arguments"]);
+}
+
+#[test]
+fn edited_arguments_and_grants_are_told_afterwards() {
+    let by = |edited: bool, grant: Option<&str>| {
+        let mut item = decided(3, Verdict::Accept, ItemState::Done, Some("ben"));
+        item.original = edited.then(|| "{\"id\":\"i9\"}".to_owned());
+        if let Some(decision) = item.decision.as_mut() {
+            decision.edited = edited;
+            decision.grant = grant.map(str::to_owned);
+        }
+        page(&with_state(PauseState::Over, ExecutionStatus::Completed, item))
+    };
+    assert_has(
+        &by(true, None),
+        &[
+            "Approved with other arguments by <b>ben</b> on",
+            "edited by a person, complete",
+            "What the program wrote",
+            "i9",
+        ],
+    );
+    assert_has(&by(false, Some("g1")), &["Approved by grant <span class=\"code\">g1</span>, given by <b>ben</b> on"]);
+}
+
+#[test]
+fn what_changed_since_it_was_approved_is_shown() {
+    let change = |what: &str, before: &str, now: &str| ChangeView {
+        what: what.to_owned(),
+        before: before.to_owned(),
+        now: now.to_owned(),
+    };
+    let changes = vec![
+        change("request", "DELETE https://a.example/1", "DELETE https://b.example/1"),
+        change("definition", r#"{"tool":{"a":1,"definitionHash":"x"}}"#, r#"{"tool":{"a":1,"definitionHash":"y"}}"#),
+    ];
+    let html = page(&view(vec![ItemView { asked_again: true, changes, ..item(3) }]));
+    assert_has(
+        &html,
+        &[
+            "This is asked again",
+            "<p class=\"from\">The request</p>",
+            "<del>− DELETE https://a.example/1</del>",
+            "<ins>+ DELETE https://b.example/1</ins>",
+            "<p class=\"from\">The tool’s definition</p>",
+            "<ins>+     &#34;definitionHash&#34;: &#34;y&#34;</ins>",
+        ],
+    );
+    assert_lacks(&html, &["<del>−     &#34;a&#34;"]);
+}
+
+#[test]
+fn more_than_one_call_can_be_allowed_where_that_is_possible() {
+    let html = page(&view(vec![item(3)]));
+    assert_has(
+        &html,
+        &[
+            "Allow more than this call",
+            "<input type=\"radio\" name=\"grant-3\" value=\"\" checked> This call only",
+            "name=\"grant-3\" value=\"session\"",
+            "name=\"grant-3\" value=\"168\"",
+        ],
+    );
+    let typed = [("grant-3".to_owned(), "8".to_owned())];
+    let html = bad_answer_page(&view(vec![item(3)]), PERSON, "no", &typed);
+    assert_has(&html, &["name=\"grant-3\" value=\"8\" checked>", "name=\"grant-3\" value=\"\">"]);
+    for other in [
+        ItemView { grantable: false, ..item(3) },
+        ItemView { may_decide: false, ..item(3) },
+        decided(3, Verdict::Accept, ItemState::Done, Some("ben")),
+    ] {
+        assert_lacks(&page(&view(vec![other, item(4)])), &["grant-3"]);
+    }
+    let mut given = decided(3, Verdict::Accept, ItemState::Done, Some("ben"));
+    if let Some(decision) = given.decision.as_mut() {
+        decision.gives = Some("0a".to_owned());
+    }
+    let html = page(&with_state(PauseState::Over, ExecutionStatus::Completed, given));
+    assert_has(&html, &["This gave the grant <span class=\"code\">0a</span> (<a href=\"/grants\">all grants</a>)."]);
 }

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::{Execution, Sandbox, replay_error};
-use crate::approval::{ShownCall, Verdict};
+use crate::approval::{Decision, Route, ShownCall, Verdict};
 use crate::engine::call_result::{CallError, error_result};
-use crate::engine::interface::{Effect, IssuedCall, Resolution};
+use crate::engine::interface::{Effect, Granted, IssuedCall, Resolution};
 use crate::engine::row::{CallRow, CallStatus, Millis, ProgramError};
 
 impl Execution {
@@ -81,6 +81,7 @@ impl Execution {
             seq: issued.seq,
             address: issued.address,
             arguments,
+            edited: None,
             line: issued.line,
             status: if due.is_some() { CallStatus::Sleeping } else { CallStatus::Issued },
             issued_at: now,
@@ -103,7 +104,7 @@ impl Execution {
     }
 
     pub(super) fn apply_resolution(&mut self, now: Millis, call: &CallRow, resolution: Resolution) {
-        let (ask, idempotent, shown) = match resolution {
+        let (ask, idempotent, shown, granted) = match resolution {
             Resolution::Refused(error) => {
                 // A call that was sent before the crash cannot be un-sent by a refusal now.
                 let error = if call.sends > 0 { outcome_unknown() } else { error };
@@ -115,23 +116,61 @@ impl Execution {
                 self.settle(now, call.seq, result);
                 return;
             }
-            Resolution::Ready { ask, idempotent, shown } => (ask, idempotent, shown),
+            Resolution::Ready { ask, idempotent, shown, granted } => (ask, idempotent, shown, granted),
         };
-        let approved = call
-            .decision
-            .as_ref()
-            .is_some_and(|decision| decision.verdict == Verdict::Accept && decision.digest == shown.digest);
-        match call.status {
-            CallStatus::Issued if ask => self.ask(now, call.seq, shown),
-            CallStatus::Issued => self.send(call.seq, idempotent, shown),
-            CallStatus::Approved if approved => self.send(call.seq, idempotent, shown),
-            // The tool is not what was shown any more: the person is asked again.
-            CallStatus::Approved => self.ask(now, call.seq, shown),
-            CallStatus::Sent if idempotent && (approved || !ask) => {
+        let granted = granted.filter(|granted| shown.approvers.admit(granted.standing));
+        let asked_of = call.shown.as_ref().map(|shown| shown.approvers).unwrap_or_default();
+        let approved = call.decision.as_ref().is_some_and(|decision| {
+            decision.verdict == Verdict::Accept
+                && decision.digest == shown.digest
+                && shown.approvers.still_satisfied(asked_of, decision.standing)
+                // A grant that was revoked sends nothing again.
+                && (decision.route != Route::Grant || granted.is_some())
+        });
+        match (call.status, granted) {
+            (CallStatus::Issued, Some(granted)) if ask => {
+                self.approve_by_grant(now, call.seq, &shown, granted);
                 self.send(call.seq, idempotent, shown);
             }
+            (status, _) => self.act_on_lookup(now, call.seq, status, (ask, approved), (idempotent, shown)),
+        }
+    }
+
+    fn approve_by_grant(&mut self, now: Millis, seq: u32, shown: &ShownCall, granted: Granted) {
+        let decision = Decision {
+            verdict: Verdict::Accept,
+            reason: None,
+            digest: shown.digest.clone(),
+            by: Some(granted.by),
+            route: Route::Grant,
+            at: now,
+            standing: granted.standing,
+            edited: false,
+            grant: Some(granted.id),
+            gives: None,
+        };
+        self.change_call(seq, |call| call.decision = Some(decision));
+    }
+
+    fn act_on_lookup(
+        &mut self,
+        now: Millis,
+        seq: u32,
+        status: CallStatus,
+        (ask, approved): (bool, bool),
+        (idempotent, shown): (bool, ShownCall),
+    ) {
+        match status {
+            CallStatus::Issued if ask => self.ask(now, seq, shown),
+            CallStatus::Issued => self.send(seq, idempotent, shown),
+            CallStatus::Approved if approved => self.send(seq, idempotent, shown),
+            // The tool is not what was shown any more, or who decided may not any more: a person is asked again.
+            CallStatus::Approved => self.ask(now, seq, shown),
+            CallStatus::Sent if idempotent && (approved || !ask) => {
+                self.send(seq, idempotent, shown);
+            }
             CallStatus::Sent => {
-                self.settle(now, call.seq, error_result(&outcome_unknown()));
+                self.settle(now, seq, error_result(&outcome_unknown()));
             }
             CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled => {}
         }
@@ -162,6 +201,10 @@ impl Execution {
 
     pub(super) fn settle(&mut self, now: Millis, seq: u32, result: Rc<str>) {
         let order = self.row.next_order;
+        let result = match self.call(seq) {
+            Some(CallRow { edited: Some(edited), sends: 1.., .. }) => with_edit(result, edited),
+            Some(_) | None => result,
+        };
         let length = result.len() as u64;
         let mut settled = false;
         self.change_call(seq, |call| {
@@ -187,6 +230,14 @@ impl Execution {
             change(call);
             self.changed.calls.insert(seq);
         }
+    }
+}
+
+/// The result of a call with other arguments than the program's says so.
+fn with_edit(result: Rc<str>, edited: &str) -> Rc<str> {
+    match result.strip_suffix('}') {
+        Some(members) => format!(r#"{members},"edited":{{"arguments":{edited}}}}}"#).into(),
+        None => result,
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Execution;
-use crate::approval::{Decision, Route, Verdict};
+use crate::approval::{Approvers, Decision, Route, Standing, Verdict, call_digest};
 use crate::engine::call_result::{CallError, error_result};
-use crate::engine::interface::{Decider, DecisionError, DecisionItem};
+use crate::engine::interface::{Decider, DecisionError, DecisionItem, Edited};
 use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, Millis, PauseRow, ProgramError};
 
 impl Execution {
@@ -16,7 +16,7 @@ impl Execution {
         now: Millis,
         digest: &str,
         (verdict, reason): (Verdict, Option<&str>),
-        contents: &BTreeMap<u32, Rc<str>>,
+        (contents, edits, gives): (&BTreeMap<u32, Rc<str>>, &BTreeMap<u32, Edited>, &BTreeMap<u32, String>),
     ) -> Result<Vec<DecisionItem>, DecisionError> {
         let items: Vec<DecisionItem> = self
             .undecided(pause, now)
@@ -27,6 +27,8 @@ impl Execution {
                     verdict,
                     reason: reason.map(ToOwned::to_owned),
                     content: contents.get(&call.seq).cloned(),
+                    edited: edits.get(&call.seq).cloned(),
+                    gives: gives.get(&call.seq).cloned(),
                 })
             })
             .collect();
@@ -45,6 +47,7 @@ impl Execution {
         pause: &PauseRow,
         now: Millis,
         items: &[DecisionItem],
+        standing: Standing,
     ) -> Result<(), DecisionError> {
         let distinct: BTreeSet<u32> = items.iter().map(|item| item.seq).collect();
         if items.is_empty() || distinct.len() != items.len() {
@@ -63,6 +66,12 @@ impl Execution {
             if !self.waits_for_person(call) || over {
                 return Err(DecisionError::NothingWaits);
             }
+            let approvers = self.approvers_of(call);
+            // To end the program is its owner's, and nobody else's.
+            let approvers = if item.verdict == Verdict::Cancel { Approvers::Owner } else { approvers };
+            if !approvers.admit(standing) {
+                return Err(DecisionError::NotYours { seq: item.seq, approvers });
+            }
             if self.digest_asked(call) != Some(item.digest.as_str()) {
                 return Err(DecisionError::DigestChanged { seq: Some(item.seq) });
             }
@@ -71,8 +80,41 @@ impl Execution {
                 let problem = "the tool asks for values, and there are none.".to_owned();
                 return Err(DecisionError::BadAnswer { seq: item.seq, problem });
             }
+            self.check_edit(call, item)?;
         }
         Ok(())
+    }
+
+    fn check_edit(&self, call: &CallRow, item: &DecisionItem) -> Result<(), DecisionError> {
+        let Some(edited) = &item.edited else { return Ok(()) };
+        let refuse = |problem: String| Err(DecisionError::BadArguments { seq: call.seq, problem, details: None });
+        if item.verdict != Verdict::Accept {
+            return refuse("arguments go with accept only.".to_owned());
+        }
+        if call.status != CallStatus::Waiting {
+            return refuse("the call was sent already.".to_owned());
+        }
+        if edited.arguments.len() > self.limits.arguments_bytes {
+            return refuse(format!(
+                "they are {} bytes; {} are the limit.",
+                edited.arguments.len(),
+                self.limits.arguments_bytes
+            ));
+        }
+        // Kept three times: in their own place, as they are shown, and with the result.
+        if !self.journal_takes(3 * edited.arguments.len() as u64) {
+            return refuse("the journal of the program has no room for them.".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Who may decide on a call. What a tool asks while it carries a call out, it asks the session's owner.
+    #[must_use]
+    pub fn approvers_of(&self, call: &CallRow) -> Approvers {
+        if self.asks(call) {
+            return Approvers::Owner;
+        }
+        call.shown.as_ref().map(|shown| shown.approvers).unwrap_or_default()
     }
 
     fn already_decided(&self, call: &CallRow) -> Option<DecisionError> {
@@ -86,9 +128,7 @@ impl Execution {
     }
 
     pub(super) fn end_by_person(&mut self, now: Millis, reason: Option<String>, decider: &Decider) {
-        let (by, route) = (Some(decider.account.clone()), decider.route);
-        self.row.stopped =
-            Some(Decision { verdict: Verdict::Cancel, reason, digest: String::new(), by, route, at: now });
+        self.row.stopped = Some(decider.decision(now, Verdict::Cancel, reason, String::new()));
         let error = ProgramError {
             code: "cancelled".to_owned(),
             message: "A person cancelled the program. Nothing that waited was sent.".to_owned(),
@@ -104,20 +144,39 @@ impl Execution {
         }
         let declined = item.verdict != Verdict::Accept;
         let reason = item.reason.clone();
+        let mut decision = decider.decision(now, item.verdict, item.reason, item.digest);
+        decision.gives = item.gives.filter(|_| !declined);
+        if let Some(edited) = item.edited {
+            decision.edited = true;
+            decision.digest = self.write_edit(item.seq, edited);
+        }
         self.change_call(item.seq, |call| {
             call.status = CallStatus::Approved;
-            call.decision = Some(Decision {
-                verdict: item.verdict,
-                reason: item.reason,
-                digest: item.digest,
-                by: Some(decider.account.clone()),
-                route: decider.route,
-                at: now,
-            });
+            call.decision = Some(decision);
         });
         if declined {
             self.settle(now, item.seq, error_result(&declined_error(reason)));
         }
+    }
+
+    /// Puts a person's arguments in place of those that were shown; gives the digest of what is shown then. The binding stays
+    /// the one that the person saw: if the tool has another one by now, that is found before the call is sent.
+    fn write_edit(&mut self, seq: u32, edited: Edited) -> String {
+        let execution = self.row.id.clone();
+        let mut digest = String::new();
+        self.row.journal_bytes += 2 * edited.arguments.len() as u64;
+        self.changed.row = true;
+        self.change_call(seq, |call| {
+            let Some(shown) = call.shown.as_mut() else { return };
+            digest = call_digest(&execution, seq, &call.address, &edited.arguments, &shown.binding);
+            shown.digest.clone_from(&digest);
+            shown.arguments = edited.arguments.to_string();
+            shown.method = edited.method;
+            shown.url = edited.url;
+            // Back to what the program wrote is no edit.
+            call.edited = Some(edited.arguments).filter(|arguments| *arguments != call.arguments);
+        });
+        digest
     }
 
     pub(super) fn expire_leases(&mut self, now: Millis) {
@@ -137,6 +196,10 @@ impl Execution {
                     by: None,
                     route: Route::Expiry,
                     at: now,
+                    standing: Standing::default(),
+                    edited: false,
+                    grant: None,
+                    gives: None,
                 });
             });
             let error = declined_error(Some("approval_timeout".to_owned()));
@@ -144,6 +207,24 @@ impl Execution {
             self.set_running(now);
         }
         self.expire_questions(now);
+    }
+}
+
+impl Decider {
+    /// The decision of this person.
+    pub(super) fn decision(&self, at: Millis, verdict: Verdict, reason: Option<String>, digest: String) -> Decision {
+        Decision {
+            verdict,
+            reason,
+            digest,
+            by: Some(self.account.clone()),
+            route: self.route,
+            at,
+            standing: self.standing,
+            edited: false,
+            grant: None,
+            gives: None,
+        }
     }
 }
 

@@ -370,14 +370,7 @@ impl Execution {
         target: PauseTarget,
         decider: &Decider,
     ) -> Result<Vec<Effect>, DecisionError> {
-        let pause = self.pause(pause_id).cloned().ok_or(DecisionError::UnknownPause)?;
-        let items = match target {
-            PauseTarget::All { digest, verdict, reason, contents } => {
-                self.all_items(&pause, moment.now, &digest, (verdict, reason.as_deref()), &contents)?
-            }
-            PauseTarget::Items(items) => items,
-        };
-        self.check_items(&pause, moment.now, &items)?;
+        let items = self.items_of(moment.now, pause_id, target, decider)?;
         let cancelled = items.iter().find(|item| item.verdict == Verdict::Cancel).map(|item| item.reason.clone());
         for item in items {
             self.write_decision(moment.now, item, decider);
@@ -387,6 +380,35 @@ impl Execution {
             None => self.set_running(moment.now),
         }
         Ok(self.take_effects())
+    }
+
+    /// What a decision would be refused for, if it were made now. Changes nothing.
+    pub fn would_decide(
+        &self,
+        now: Millis,
+        pause_id: &str,
+        target: PauseTarget,
+        decider: &Decider,
+    ) -> Result<(), DecisionError> {
+        self.items_of(now, pause_id, target, decider).map(|_| ())
+    }
+
+    fn items_of(
+        &self,
+        now: Millis,
+        pause_id: &str,
+        target: PauseTarget,
+        decider: &Decider,
+    ) -> Result<Vec<DecisionItem>, DecisionError> {
+        let pause = self.pause(pause_id).ok_or(DecisionError::UnknownPause)?;
+        let items = match target {
+            PauseTarget::All { digest, verdict, reason, contents, edits, gives } => {
+                self.all_items(pause, now, &digest, (verdict, reason.as_deref()), (&contents, &edits, &gives))?
+            }
+            PauseTarget::Items(items) => items,
+        };
+        self.check_items(pause, now, &items, decider.standing)?;
+        Ok(items)
     }
 
     /// A person ends the program, whatever it does and whatever waits. Calls that are on their way settle as after any
@@ -410,6 +432,8 @@ impl Execution {
                 verdict: Verdict::Cancel,
                 reason: reason.clone(),
                 content: None,
+                edited: None,
+                gives: None,
             })
             .collect();
         for item in waiting {

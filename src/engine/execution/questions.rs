@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::{Execution, Moment};
-use crate::approval::{Decision, Route, Verdict, call_digest};
+use crate::approval::{Decision, Route, Standing, Verdict, call_digest};
 use crate::engine::interface::{Decider, DecisionItem, Effect};
 use crate::engine::row::{CallRow, CallStatus, Millis, QuestionRow};
 
@@ -101,10 +101,9 @@ impl Execution {
     }
 
     pub(super) fn write_answer(&mut self, now: Millis, item: DecisionItem, decider: &Decider) {
-        let DecisionItem { seq, digest, verdict, reason, content } = item;
+        let DecisionItem { seq, digest, verdict, reason, content, edited: _, gives: _ } = item;
         let content = content.filter(|_| verdict == Verdict::Accept);
-        let by = Some(decider.account.clone());
-        let decision = Decision { verdict, reason, digest, by, route: decider.route, at: now };
+        let decision = decider.decision(now, verdict, reason, digest);
         self.answer(seq, decision, verdict, content);
     }
 
@@ -117,8 +116,18 @@ impl Execution {
             .collect();
         for (seq, digest) in over {
             let reason = Some("approval_timeout".to_owned());
-            let decision =
-                Decision { verdict: Verdict::Decline, reason, digest, by: None, route: Route::Expiry, at: now };
+            let decision = Decision {
+                verdict: Verdict::Decline,
+                reason,
+                digest,
+                by: None,
+                route: Route::Expiry,
+                at: now,
+                standing: Standing::default(),
+                edited: false,
+                grant: None,
+                gives: None,
+            };
             // Nobody refused to answer: nobody was there.
             self.answer(seq, decision, Verdict::Cancel, None);
             self.set_running(now);

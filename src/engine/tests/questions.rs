@@ -22,7 +22,15 @@ fn ask(story: &mut Story) -> Vec<Effect> {
 fn answer(story: &mut Story, verdict: Verdict, content: Option<&str>) -> Result<Vec<Effect>, DecisionError> {
     let pause = story.open_pause();
     let digest = story.execution.digest_asked(story.execution.call(0).unwrap()).unwrap().to_owned();
-    let item = DecisionItem { seq: 0, digest, verdict, reason: None, content: content.map(Into::into) };
+    let item = DecisionItem {
+        seq: 0,
+        digest,
+        verdict,
+        reason: None,
+        content: content.map(Into::into),
+        edited: None,
+        gives: None,
+    };
     story.decide(&pause, PauseTarget::Items(vec![item]))
 }
 
@@ -158,7 +166,7 @@ fn time_in_the_queue_is_not_running_time() {
 
 fn stop(story: &mut Story) -> Result<Vec<Effect>, DecisionError> {
     let moment = story.moment();
-    let decider = Decider { account: "ann".to_owned(), route: Route::Page };
+    let decider = Decider { account: "ann".to_owned(), route: Route::Page, standing: Standing::default() };
     story.execution.stop(&moment, Some("enough".to_owned()), &decider)
 }
 

@@ -202,7 +202,11 @@ fn a_call_on_its_way_when_the_program_has_ended_is_settled_even_if_the_object_is
     let mut story = Story::start();
     story.turn(&[("a.create", "{}")], None);
     let moment = story.moment();
-    story.execution.resolved(&moment, 0, Resolution::Ready { ask: false, idempotent: true, shown: shown("d") });
+    story.execution.resolved(
+        &moment,
+        0,
+        Resolution::Ready { ask: false, idempotent: true, shown: shown("d"), granted: None },
+    );
     story.now += Limits::default().execution_timeout_ms;
     story.wake();
     assert_eq!(story.error_code(), "timeout");

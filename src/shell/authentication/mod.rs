@@ -414,7 +414,9 @@ async fn try_key(edge: &Edge<'_>, keys: &KeySettings, token: &str) -> Outcome {
         Ok((principal, until)) => {
             let end = record.expires_at.unwrap_or(u64::MAX).min(until).min(asked_at.saturating_add(KEY_MS));
             // Roles are those of the key, whatever its account may do elsewhere.
-            let principal = Principal { admin: record.purpose == Purpose::Admin && principal.admin, ..principal };
+            // One that decides has the role of its account, for rules that want an administrator to decide; it administers nothing.
+            let counts = matches!(record.purpose, Purpose::Admin | Purpose::Approve);
+            let principal = Principal { admin: counts && principal.admin, ..principal };
             remember(Kind::Key, token, &principal, end);
             Outcome::Authenticated(principal)
         }

@@ -82,7 +82,7 @@ impl View<'_> {
                 "it sends to {origin}, and no administrator has confirmed that the credential of {} may go there",
                 source.slug
             );
-            return Ok(Judgement { action: Action::Block, reason });
+            return Ok(Judgement::new(Action::Block, reason));
         }
         let toolkit = self.toolkit().map(|toolkit| (self.resource, toolkit.policies.as_slice()));
         let rules = Rules { organization: &self.rulebook.policies, toolkit };

@@ -8,7 +8,7 @@ use crate::catalog::tool::Tool;
 use crate::shell::http::load_settings;
 
 /// The layout that this release writes.
-const SCHEMA_VERSION: &str = "4";
+const SCHEMA_VERSION: &str = "5";
 
 /// Tables that every layout has in the same form.
 const TABLES: [&str; 4] = [
@@ -55,7 +55,7 @@ impl OrganizationDurableObject {
         match version.as_deref() {
             Some(SCHEMA_VERSION) => {}
             // The tables without their version: they were made by a step that was not stored whole.
-            None | Some("1" | "2" | "3") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
+            None | Some("1" | "2" | "3" | "4") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
@@ -71,12 +71,16 @@ impl OrganizationDurableObject {
     }
 
     fn bring_up_to_date(&self, version: Option<&str>) -> worker::Result<()> {
-        if version != Some("3") {
+        if !matches!(version, Some("3" | "4")) {
             self.make_layout_3(version.is_some())?;
         }
-        for statement in LAYOUT_4 {
-            self.sql().exec(statement, None)?;
+        if version != Some("4") {
+            for statement in LAYOUT_4 {
+                self.sql().exec(statement, None)?;
+            }
         }
+        // Layout 5.
+        self.make_call_grant_tables()?;
         self.put_meta("schema-version", SCHEMA_VERSION)
     }
 

@@ -4,6 +4,7 @@ mod administration;
 mod audit;
 mod built_in;
 mod cache;
+mod call_grants;
 mod catalog;
 mod demo_api;
 mod grants;
@@ -32,11 +33,12 @@ use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::auth::api_key::{KeyRecord, PresentedKey};
 use crate::internal::{
-    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, ImportEnd, ImportStart, KeyQuestion,
-    LookupAnswer, LookupQuestion, Question, ServerSeen, ServersAnswer, StagedTools, ToolLookup, VERSION,
-    WaitingOfSession,
+    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, FoundGrant, GrantsQuestion, ImportEnd,
+    ImportStart, KeyQuestion, LookupAnswer, LookupQuestion, Question, ServerSeen, ServersAnswer, StagedTools,
+    ToolLookup, VERSION, WaitingOfSession,
 };
 use crate::oauth::{GrantAnswer, GrantStep};
+use crate::organization::grant::{CallGrant, WantedCall};
 use crate::session::failure::{Disposition, classify};
 
 /// Bytes of an answer of the organization object.
@@ -117,6 +119,37 @@ pub(crate) async fn end_import(env: &Env, organization: &str, end: &ImportEnd) -
 /// A step of an OAuth grant. Not tried again: it may have been carried out.
 pub(crate) async fn grant_step(env: &Env, organization: &str, step: &GrantStep) -> worker::Result<GrantAnswer> {
     change(env, organization, "grant", step).await
+}
+
+/// Writes a grant that does not count before it is confirmed; or says why it is not given. Once it may have been written.
+pub(crate) async fn put_call_grant(
+    env: &Env,
+    organization: &str,
+    grant: &CallGrant,
+) -> worker::Result<Result<(), String>> {
+    change(env, organization, "call-grant-put", grant).await
+}
+
+/// The decisions of these grants were written. Saying it twice does no harm.
+pub(crate) async fn confirm_call_grants(env: &Env, organization: &str, ids: &[String]) -> worker::Result<()> {
+    ask(env, organization, "call-grant-confirm", &ids).await
+}
+
+/// The grant that lets a call through. Its use is written down; the same call is the same use.
+pub(crate) async fn use_call_grant(
+    env: &Env,
+    organization: &str,
+    call: &WantedCall,
+) -> worker::Result<Option<FoundGrant>> {
+    ask(env, organization, "call-grant-use", call).await
+}
+
+/// Lists grants or revokes one. Not tried again where it may have been carried out.
+pub(crate) async fn grants(env: &Env, organization: &str, question: &GrantsQuestion) -> worker::Result<AdminAnswer> {
+    match question.revoke {
+        None => ask(env, organization, "call-grants", question).await,
+        Some(_) => change(env, organization, "call-grants", question).await,
+    }
 }
 
 /// Counts a try to sign in from an address; whether it is allowed.

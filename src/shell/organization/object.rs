@@ -13,6 +13,7 @@
 //! | `waiting` | execution id | what waits for a person in the sessions, as they say |
 //! | `audit` | number | who changed what, and when |
 //! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
+//! | `call_grant` | id | what people allowed beyond one call |
 //! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |
 //! | `sign_in_try` | number | tries to sign in with a passphrase that were not successful, by address |
 //! | `subscriber` | session id | sessions with an open stream, which are told when the catalog changes |
@@ -30,9 +31,10 @@ use super::catalog::Rulebook;
 use super::read_own_body;
 use super::rows::{Row, text};
 use crate::internal::{
-    AdminQuestion, CatalogQuestion, DirectQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question, ServerSeen,
-    StagedTools, VERSION, WaitingOfSession,
+    AdminQuestion, CatalogQuestion, DirectQuestion, GrantsQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question,
+    ServerSeen, StagedTools, VERSION, WaitingOfSession,
 };
+use crate::organization::grant::{CallGrant, WantedCall};
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
 use crate::shell::runner::set_alarm;
@@ -108,6 +110,23 @@ impl DurableObject for OrganizationDurableObject {
                 // Not `read`: an organization that is not there must not come into being.
                 let question: KeyQuestion = read_own_body(&mut request).await?;
                 Response::from_json(&self.find_key(&question)?)
+            }
+            "call-grant-put" => {
+                let grant: CallGrant = self.read(&mut request).await?;
+                Response::from_json(&self.put_call_grant(&grant)?)
+            }
+            "call-grant-confirm" => {
+                let ids: Vec<String> = self.read(&mut request).await?;
+                self.confirm_call_grants(&ids)?;
+                Response::from_json(&())
+            }
+            "call-grant-use" => {
+                let call: WantedCall = self.read(&mut request).await?;
+                Response::from_json(&self.use_call_grant(&call)?)
+            }
+            "call-grants" => {
+                let question: GrantsQuestion = self.read(&mut request).await?;
+                Response::from_json(&self.answer_grants(&question)?)
             }
             "waiting" => {
                 let waiting: WaitingOfSession = self.read(&mut request).await?;

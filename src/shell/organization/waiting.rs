@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
+use crate::approval::Approvers;
 use crate::internal::{AdminAnswer, WaitingItem, WaitingOfSession};
 use crate::organization::cursor::{Page, encode};
 use crate::organization::fault::Fault;
@@ -73,5 +74,7 @@ fn shown(session: &str, item: &WaitingItem) -> Value {
         "since": iso_time(item.since),
         "expiresAt": iso_time(item.expires_at),
         "approvalUrl": item.approval_url,
+        // A release that did not know of others left all to the owner.
+        "by": if item.by.is_empty() { [Approvers::Owner].as_slice() } else { &item.by },
     })
 }

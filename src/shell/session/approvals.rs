@@ -8,22 +8,31 @@ use worker::{Request, Response};
 
 use super::outcome::Failure;
 use super::{Session, caller_of};
-use crate::approval::{Route, Verdict};
+use crate::approval::{Approvers, Route, Standing, Verdict};
 use crate::auth::Purpose;
 use crate::console::approval::ApprovalView;
-use crate::engine::{CallRow, Decider, DecisionError, DecisionItem, PauseTarget};
-use crate::internal::{Context, DecisionRequest, StopRequest};
-use crate::json::canonical_json;
+use crate::engine::{
+    CallError, CallRow, CallStatus, Decider, DecisionError, DecisionItem, Edited, Execution, PauseTarget, Resolution,
+};
+use crate::internal::{Context, DecisionRequest, SentArguments, StopRequest};
+use crate::json::{canonical_json, sha256_hex};
+use crate::organization::grant::{CallGrant, HOURS_MOST, can_be_granted};
 use crate::protocol::errors::WireError;
+use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
 use crate::session::form::Asked;
 use crate::session::id::ExecutionId;
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
-use crate::shell::organization::read_own_body;
+use crate::shell::invoke::{CallToResolve, definition_of, resolve_found};
+use crate::shell::organization::{self, read_own_body};
+use crate::shell::random::random_hex;
 use crate::shell::runner::Live;
 use crate::shell::telemetry::log;
+
+/// Characters of a grant's arguments that are listed.
+const EXCERPT: usize = 1_000;
 
 impl Session {
     /// Writes a decision, or says why not.
@@ -35,37 +44,53 @@ impl Session {
         decider: &Decider,
     ) -> worker::Result<Result<(), DecisionError>> {
         let runner = self.runner()?;
-        let verdicts: Vec<Verdict> = match &target {
-            PauseTarget::All { verdict, .. } => vec![*verdict],
-            PauseTarget::Items(items) => items.iter().map(|item| item.verdict).collect(),
+        let (verdicts, edited): (Vec<Verdict>, Vec<u32>) = match &target {
+            PauseTarget::All { verdict, edits, .. } => (vec![*verdict], edits.keys().copied().collect()),
+            PauseTarget::Items(items) => (
+                items.iter().map(|item| item.verdict).collect(),
+                items.iter().filter(|item| item.edited.is_some()).map(|item| item.seq).collect(),
+            ),
         };
         let result = runner.try_step(live, |engine, moment| engine.decide(moment, pause, target, decider))?;
         if result.is_ok() {
             log(
                 "mcp_approval",
-                json!({ "executionId": live.id, "decision": verdicts, "by": decider.account, "route": decider.route }),
+                json!({
+                    "executionId": live.id,
+                    "decision": verdicts,
+                    "by": decider.account,
+                    "route": decider.route,
+                    "edited": edited,
+                }),
             );
             runner.act_on_decisions();
         }
         Ok(result)
     }
 
-    /// The view of a pause, for its owner.
+    /// The view of a pause, for its owner and for whoever may decide on something of it.
     pub(super) fn view(&self, context: &Context, pause: &str) -> Result<Response, Failure> {
-        let (meta, live) = self.owned_pause(context, pause)?;
-        self.view_response(200, &meta, &live, pause, None)
+        let seen = self.seen_pause(context, pause)?;
+        self.view_response(200, &seen, pause, None)
     }
 
-    pub(super) fn owned_pause(&self, context: &Context, pause: &str) -> Result<(Rc<SessionMeta>, Rc<Live>), Failure> {
+    fn seen_pause(&self, context: &Context, pause: &str) -> Result<Seen, Failure> {
         let Some(meta) = self.meta()? else {
             return Err(WireError::session_not_found().into());
         };
-        if !meta.is_owned_by(&context.principal) {
+        let principal = &context.principal;
+        if principal.organization != meta.organization {
             return Err(WireError::not_the_owner().into());
         }
-        let runner = self.runner()?;
-        match runner.by_pause(pause, &caller_of(&meta))? {
-            Some(live) => Ok((meta, live)),
+        let standing = Standing { admin: principal.admin, other: !meta.is_owned_by(principal) };
+        let live = self.runner()?.by_pause(pause, &caller_of(&meta))?;
+        // Strangers are not told what is there and what is not.
+        let shown = live.as_ref().is_some_and(|live| may_see(&live.engine.borrow(), pause, standing));
+        if standing.other && !shown {
+            return Err(WireError::not_the_owner().into());
+        }
+        match live {
+            Some(live) => Ok(Seen { meta, live, standing, session: self.runner()?.object_id() }),
             None => Err(WireError::session_not_found().into()),
         }
     }
@@ -73,18 +98,16 @@ impl Session {
     pub(super) fn view_response(
         &self,
         status: u16,
-        meta: &SessionMeta,
-        live: &Live,
+        Seen { meta, live, standing, session }: &Seen,
         pause: &str,
         problem: Option<&DecisionError>,
     ) -> Result<Response, Failure> {
-        let holder = self.runner()?.object_id();
         let engine = live.engine.borrow();
         let Some(row) = engine.pause(pause) else {
             return Err(WireError::session_not_found().into());
         };
-        let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
-        let view = ApprovalView::of(&engine, row, &live.program, (&holder, meta), encode, now());
+        let encode = |pause: &str| ExecutionId::encode(session, pause).unwrap_or_default();
+        let view = ApprovalView::of(&engine, row, &live.program, (session, meta), *standing, encode, now());
         let problem = problem.map(problem_value);
         Ok(json_response(status, &json!({ "view": view, "problem": problem }))?)
     }
@@ -96,20 +119,145 @@ impl Session {
         pause: &str,
     ) -> Result<Response, Failure> {
         let asked: DecisionRequest = read_own_body(&mut request).await?;
-        let (meta, live) = self.owned_pause(context, pause)?;
-        let decider = decider_of(context)?;
-        let result = match &asked.all {
-            // Without a digest nothing was shown: the program ends, whatever it does.
-            Some(all) if all.verdict == Verdict::Cancel && all.digest.is_empty() => {
-                self.stop(&live, all.reason.clone(), &decider)?
+        let seen = self.seen_pause(context, pause)?;
+        let decider = decider_of(context, seen.standing)?;
+        let problem = self.decide_seen(&seen, pause, asked, &decider).await?.err();
+        self.view_response(status_of(problem.as_ref()), &seen, pause, problem.as_ref())
+    }
+
+    async fn decide_seen(
+        &self,
+        seen: &Seen,
+        pause: &str,
+        asked: DecisionRequest,
+        decider: &Decider,
+    ) -> Result<Result<(), DecisionError>, Failure> {
+        let live = &seen.live;
+        if let Some(all) = asked.all.as_ref().filter(|all| all.verdict == Verdict::Cancel && all.digest.is_empty()) {
+            // Without a digest nothing was shown: the program ends, whatever it does. That is for its owner.
+            if decider.standing.other {
+                return Ok(Err(DecisionError::NotYours { seq: 0, approvers: Approvers::Owner }));
             }
-            _ => match target_of(&live, pause, asked) {
-                Ok(target) => self.decide(&live, pause, target, &decider)?,
-                Err(problem) => Err(problem),
-            },
+            return Ok(self.stop(live, all.reason.clone(), decider)?);
+        }
+        let edits = match self.edits_of(seen, pause, &asked).await? {
+            Ok(edits) => edits,
+            Err(problem) => return Ok(Err(problem)),
         };
-        let problem = result.err();
-        self.view_response(status_of(problem.as_ref()), &meta, &live, pause, problem.as_ref())
+        let grants = match grants_of(seen, pause, &asked, &edits, decider) {
+            Ok(grants) => grants,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let gives = grants.iter().map(|grant| (grant.call, grant.id.clone())).collect();
+        let target = match target_of(live, pause, asked, edits, gives) {
+            Ok(target) => target,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        if !grants.is_empty()
+            && let Err(problem) = self.put_grants(seen, pause, &target, decider, &grants).await?
+        {
+            return Ok(Err(problem));
+        }
+        // One that is refused now leaves grants that never count.
+        let decided = self.decide(live, pause, target, decider)?;
+        if decided.is_ok() && !grants.is_empty() {
+            self.runner()?.give(grants.into_iter().map(|grant| grant.id));
+            self.runner()?.tell_waiting_later();
+        }
+        Ok(decided)
+    }
+
+    /// Writes the grants that go with a decision, before it. They count once it is written; see
+    /// `Runner::confirm_grants`.
+    async fn put_grants(
+        &self,
+        seen: &Seen,
+        pause: &str,
+        target: &PauseTarget,
+        decider: &Decider,
+        grants: &[CallGrant],
+    ) -> Result<Result<(), DecisionError>, Failure> {
+        let refused = seen.live.engine.borrow().would_decide(now(), pause, target.clone(), decider);
+        if refused.is_err() {
+            return Ok(refused);
+        }
+        for grant in grants {
+            match organization::put_call_grant(&self.env, &seen.meta.organization, grant).await {
+                Ok(Ok(())) => {}
+                Ok(Err(problem)) => return Ok(Err(DecisionError::NoGrant { seq: grant.call, problem })),
+                Err(error) => {
+                    log("mcp_grant_not_written", json!({ "reason": error.to_string() }));
+                    return Err(WireError::storage_unavailable().into());
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// What the person put in place of arguments, held against the tools' schemas as a call is. What is the same as what was
+    /// shown is no edit.
+    async fn edits_of(
+        &self,
+        seen: &Seen,
+        pause: &str,
+        asked: &DecisionRequest,
+    ) -> Result<Result<BTreeMap<u32, Edited>, DecisionError>, Failure> {
+        let mut edits = BTreeMap::new();
+        for sent in &asked.edits {
+            if sent.call.is_none() && waiting_calls(&seen.live, pause) > 1 {
+                let problem = "Several calls wait; give each its arguments in decisions.".to_owned();
+                return Ok(Err(DecisionError::BadArguments { seq: 0, problem, details: None }));
+            }
+            let Some((seq, address, shown)) = accepted_call(&seen.live, pause, asked, sent) else { continue };
+            match self.edit_of(&seen.meta, &seen.live, seq, &address, &sent.text).await? {
+                Ok(edited) if *edited.arguments == *shown => {}
+                Ok(edited) => {
+                    edits.insert(seq, edited);
+                }
+                Err(error) => {
+                    let CallError { message: problem, details, .. } = *error;
+                    return Ok(Err(DecisionError::BadArguments { seq, problem, details }));
+                }
+            }
+        }
+        Ok(Ok(edits))
+    }
+
+    async fn edit_of(
+        &self,
+        meta: &SessionMeta,
+        live: &Live,
+        seq: u32,
+        address: &str,
+        text: &str,
+    ) -> Result<Result<Edited, Box<CallError>>, Failure> {
+        let arguments: Value = match crate::json::from_slice(text.as_bytes()) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                let message = format!("They are no JSON: {error}.");
+                return Ok(Err(Box::new(CallError::new("invalid_tool_arguments", message))));
+            }
+        };
+        let Ok(lookup) = organization::lookup(&self.env, &meta.organization, &meta.resource, address).await else {
+            return Err(WireError::storage_unavailable().into());
+        };
+        let call = CallToResolve {
+            execution: live.id.clone(),
+            seq,
+            address: address.to_owned(),
+            arguments: canonical_json(&arguments).into(),
+            session: None,
+        };
+        Ok(match resolve_found(&caller_of(meta), &call, &lookup, arguments) {
+            Ok((Resolution::Ready { shown, .. }, _)) => {
+                Ok(Edited { arguments: shown.arguments.into(), method: shown.method, url: shown.url })
+            }
+            Ok((Resolution::Refused(error), _)) => Err(Box::new(error)),
+            Ok((Resolution::Answered(_), _)) => {
+                Err(Box::new(CallError::new("invalid_tool_arguments", "This call is not sent.")))
+            }
+            Err(error) => Err(error),
+        })
     }
 
     /// Ends a program by the execution's own id: it may never have waited for anybody.
@@ -126,7 +274,7 @@ impl Session {
         if !meta.is_owned_by(&context.principal) {
             return Err(WireError::not_the_owner().into());
         }
-        let decider = decider_of(context)?;
+        let decider = decider_of(context, Standing { admin: context.principal.admin, other: false })?;
         let Some(live) = self.runner()?.by_id(execution, &caller_of(&meta))? else {
             return Err(WireError::session_not_found().into());
         };
@@ -152,8 +300,106 @@ impl Session {
     }
 }
 
+/// A pause, and who looks at it.
+pub(super) struct Seen {
+    meta: Rc<SessionMeta>,
+    live: Rc<Live>,
+    standing: Standing,
+    session: String,
+}
+
+/// Whether somebody may see a pause because of what can be, or could have been, decided there.
+fn may_see(engine: &Execution, pause: &str, standing: Standing) -> bool {
+    let Some(row) = engine.pause(pause) else { return false };
+    let mut shown = row.items().filter_map(|seq| engine.call(seq)?.shown.as_ref());
+    shown.any(|shown| shown.approvers.admit(standing))
+}
+
+fn waiting_calls(live: &Live, pause: &str) -> usize {
+    let engine = live.engine.borrow();
+    engine.pause(pause).map_or(0, |row| engine.undecided(row, now()).count())
+}
+
+/// The call that edited arguments are for, if it is accepted with them: its number, its address, and the arguments that are shown.
+fn accepted_call(
+    live: &Live,
+    pause: &str,
+    asked: &DecisionRequest,
+    sent: &SentArguments,
+) -> Option<(u32, String, String)> {
+    let engine = live.engine.borrow();
+    let mut waiting = engine.undecided(engine.pause(pause)?, now()).filter(|call| call.status == CallStatus::Waiting);
+    let call = match sent.call {
+        Some(seq) => waiting.find(|call| call.seq == seq)?,
+        None => waiting.next()?,
+    };
+    let verdict = match &asked.all {
+        Some(all) => all.verdict,
+        None => asked.items.iter().find(|item| item.call == call.seq)?.verdict,
+    };
+    let shown = call.shown.as_ref()?;
+    (verdict == Verdict::Accept).then(|| (call.seq, call.address.clone(), shown.arguments.clone()))
+}
+
+/// The grants that are asked for with a decision.
+fn grants_of(
+    seen: &Seen,
+    pause: &str,
+    asked: &DecisionRequest,
+    edits: &BTreeMap<u32, Edited>,
+    decider: &Decider,
+) -> Result<Vec<CallGrant>, DecisionError> {
+    let engine = seen.live.engine.borrow();
+    let Some(row) = engine.pause(pause).filter(|_| !asked.grants.is_empty()) else { return Ok(Vec::new()) };
+    let at = now();
+    let mut grants = Vec::new();
+    for call in engine.undecided(row, at) {
+        let wanted = asked.grants.iter().find(|grant| grant.call.is_none_or(|seq| seq == call.seq));
+        let verdict = match &asked.all {
+            Some(all) => Some(all.verdict),
+            None => asked.items.iter().find(|item| item.call == call.seq).map(|item| item.verdict),
+        };
+        let (Some(wanted), Some(Verdict::Accept), Some(shown)) = (wanted, verdict, &call.shown) else { continue };
+        let refuse = |problem: &str| Err(DecisionError::NoGrant { seq: call.seq, problem: problem.to_owned() });
+        if call.status != CallStatus::Waiting {
+            return refuse("the tool asks something; answers are given one by one.");
+        }
+        if !can_be_granted(&call.address) {
+            return refuse("what changes the gateway itself is asked about every time.");
+        }
+        let hours = wanted.hours.unwrap_or(HOURS_MOST);
+        if !(1..=HOURS_MOST).contains(&hours) {
+            return refuse("a grant lasts from 1 to 168 hours.");
+        }
+        let arguments = edits.get(&call.seq).map_or(shown.arguments.as_str(), |edited| &edited.arguments);
+        let exact = wanted.hours.is_some();
+        let id = random_hex::<16>().map_err(|_| DecisionError::NoGrant {
+            seq: call.seq,
+            problem: "no id could be drawn; try again.".to_owned(),
+        })?;
+        grants.push(CallGrant {
+            id,
+            account: seen.meta.account.clone(),
+            address: call.address.clone(),
+            definition: definition_of(shown),
+            session: (!exact).then(|| seen.session.clone()),
+            arguments: exact.then(|| sha256_hex(arguments.as_bytes())),
+            excerpt: exact.then(|| shortened(arguments, EXCERPT)),
+            by: decider.account.clone(),
+            standing: decider.standing,
+            execution: seen.live.id.clone(),
+            call: call.seq,
+            given_at: at,
+            expires_at: at.saturating_add(hours * 3_600_000),
+            uses: 0,
+            last_use: None,
+        });
+    }
+    Ok(grants)
+}
+
 /// Who decides, by which way.
-fn decider_of(context: &Context) -> Result<Decider, WireError> {
+fn decider_of(context: &Context, standing: Standing) -> Result<Decider, WireError> {
     let route = match context.principal.purpose {
         Purpose::Browser => Route::Page,
         Purpose::Approve => Route::Api,
@@ -162,14 +408,22 @@ fn decider_of(context: &Context) -> Result<Decider, WireError> {
             return Err(WireError::forbidden("This credential calls tools; it does not decide."));
         }
     };
-    Ok(Decider { account: context.principal.account.clone(), route })
+    Ok(Decider { account: context.principal.account.clone(), route, standing })
 }
 
 /// What is decided, with the contents of answers checked against what the tools ask.
-fn target_of(live: &Live, pause: &str, asked: DecisionRequest) -> Result<PauseTarget, DecisionError> {
+fn target_of(
+    live: &Live,
+    pause: &str,
+    asked: DecisionRequest,
+    mut edits: BTreeMap<u32, Edited>,
+    mut gives: BTreeMap<u32, String>,
+) -> Result<PauseTarget, DecisionError> {
     let contents = contents_of(live, pause, &asked)?;
     Ok(match asked.all {
-        Some(all) => PauseTarget::All { digest: all.digest, verdict: all.verdict, reason: all.reason, contents },
+        Some(all) => {
+            PauseTarget::All { digest: all.digest, verdict: all.verdict, reason: all.reason, contents, edits, gives }
+        }
         None => PauseTarget::Items(
             asked
                 .items
@@ -180,6 +434,8 @@ fn target_of(live: &Live, pause: &str, asked: DecisionRequest) -> Result<PauseTa
                     verdict: item.verdict,
                     reason: item.reason,
                     content: contents.get(&item.call).cloned(),
+                    edited: edits.remove(&item.call),
+                    gives: gives.remove(&item.call),
                 })
                 .collect(),
         ),
@@ -231,7 +487,14 @@ fn status_of(problem: Option<&DecisionError>) -> u16 {
     match problem {
         None => 200,
         Some(DecisionError::UnknownPause) => 404,
-        Some(DecisionError::BadList | DecisionError::UnknownCall { .. } | DecisionError::BadAnswer { .. }) => 400,
+        Some(DecisionError::NotYours { .. }) => 403,
+        Some(
+            DecisionError::BadList
+            | DecisionError::UnknownCall { .. }
+            | DecisionError::BadAnswer { .. }
+            | DecisionError::BadArguments { .. }
+            | DecisionError::NoGrant { .. },
+        ) => 400,
         Some(
             DecisionError::AlreadyDecided { .. } | DecisionError::NothingWaits | DecisionError::DigestChanged { .. },
         ) => 409,
@@ -255,6 +518,13 @@ fn problem_value(problem: &DecisionError) -> Value {
         DecisionError::UnknownCall { seq } => json!({ "code": "unknown_call", "message": message, "call": seq }),
         DecisionError::UnknownPause => json!({ "code": "not_found", "message": message }),
         DecisionError::BadAnswer { seq, .. } => json!({ "code": "bad_answer", "message": message, "call": seq }),
+        DecisionError::NotYours { seq, approvers } => {
+            json!({ "code": "not_yours", "message": message, "call": seq, "approvers": approvers })
+        }
+        DecisionError::BadArguments { seq, details, .. } => {
+            json!({ "code": "bad_arguments", "message": message, "call": seq, "details": details })
+        }
+        DecisionError::NoGrant { seq, .. } => json!({ "code": "no_grant", "message": message, "call": seq }),
         DecisionError::BadList => json!({ "code": "bad_list", "message": message }),
     }
 }

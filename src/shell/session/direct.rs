@@ -332,6 +332,7 @@ impl Session {
             seq: 0,
             address: tool.address.clone(),
             arguments: Rc::clone(&canonical),
+            session: None,
         };
         let caller = Caller { trace: exchange.trace(), ..caller_of(&exchange.meta) };
         let (resolution, prepared) = match resolve_found(&caller, &call, &lookup, arguments) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::exchange::Exchange;
 use super::outcome::RpcError;
 use super::{Session, caller_of};
-use crate::approval::{Route, Verdict};
+use crate::approval::{Route, Standing, Verdict};
 use crate::engine::{Decider, DecisionItem, PauseReport, PauseTarget, Report};
 use crate::protocol::outgoing::notification;
 use crate::session::ElicitationMode;
@@ -47,7 +47,9 @@ impl Session {
         loop {
             let Report::Paused(pause) = &report else { return Ok(asked.then_some((report, false))) };
             let url = self.url_of(&pause.id, &exchange.meta.public_origin)?;
-            let Some(question) = approval_question(pause, &url, askable, settings.form_decisions) else {
+            let Some(question) =
+                approval_question(pause, &url, askable, settings.form_decisions && owner_decides(live, pause))
+            else {
                 return Ok(asked.then_some((report, false)));
             };
             asked = true;
@@ -122,7 +124,8 @@ impl Session {
         let Some((verdict, reason)) = form_decision(answer) else { return Ok(false) };
         let items = items_of(live, &pause.id, verdict, reason.as_deref());
         if !items.is_empty() {
-            let decider = Decider { account: exchange.context.principal.account.clone(), route: Route::Form };
+            let standing = Standing::default();
+            let decider = Decider { account: exchange.context.principal.account.clone(), route: Route::Form, standing };
             // Somebody else may have been faster; what the pause led to is answered anyway.
             let _ = self.decide(live, &pause.id, PauseTarget::Items(items), &decider)?;
         }
@@ -138,11 +141,21 @@ fn page_is_done(exchange: &Exchange, pause: &PauseReport, by_url: bool) {
     }
 }
 
+/// Whether policy leaves all that was reported to the session's owner.
+fn owner_decides(live: &Live, pause: &PauseReport) -> bool {
+    let engine = live.engine.borrow();
+    let mut calls = pause.pending.iter().filter_map(|pending| engine.call(pending.seq));
+    calls.all(|call| engine.approvers_of(call).is_owner())
+}
+
 /// One answer for all that was reported under a pause and still waits as it was reported.
 pub(super) fn items_of(live: &Live, pause: &str, verdict: Verdict, reason: Option<&str>) -> Vec<DecisionItem> {
     let engine = live.engine.borrow();
     let Some(row) = engine.pause(pause) else { return Vec::new() };
-    let waiting = engine.undecided(row, now()).filter(|call| row.has_asked(call.seq, engine.digest_asked(call)));
+    // What a person edited before it was asked again is shown on the page only.
+    let waiting = engine
+        .undecided(row, now())
+        .filter(|call| call.edited.is_none() && row.has_asked(call.seq, engine.digest_asked(call)));
     waiting
         .map(|call| DecisionItem {
             seq: call.seq,
@@ -150,6 +163,8 @@ pub(super) fn items_of(live: &Live, pause: &str, verdict: Verdict, reason: Optio
             verdict,
             reason: reason.map(ToOwned::to_owned),
             content: None,
+            edited: None,
+            gives: None,
         })
         .collect()
 }

@@ -14,7 +14,7 @@ use super::native::items_of;
 use super::outcome::{Failure, RpcError};
 use super::questions::{ExchangeLink, UpstreamLink};
 use super::{Session, caller_of};
-use crate::approval::{Route, Verdict};
+use crate::approval::{Route, Standing, Verdict};
 use crate::engine::program::compile_program;
 use crate::engine::{
     CallStatus, Decider, DecisionItem, Execution, ExecutionStatus, PauseTarget, ProgramRow, Report, report_of_pause,
@@ -53,6 +53,8 @@ enum Relayed {
     Taken,
     /// The model cannot have shown what it accepts.
     TooLong,
+    /// Policy leaves it to somebody else, and to whom.
+    NotYours(String),
     /// It is not what a tool asks for, and why.
     BadAnswer(String),
 }
@@ -210,6 +212,7 @@ impl Session {
             }
             match self.relay(&live, pause, decision, context)? {
                 Relayed::Taken => {}
+                Relayed::NotYours(problem) => return Ok(tool_error("not_yours", &problem)),
                 Relayed::TooLong => return Ok(tool_error("too_long_to_relay", TOO_LONG_TO_RELAY)),
                 Relayed::BadAnswer(problem) => return Ok(tool_error("bad_answer", &problem)),
             }
@@ -297,7 +300,20 @@ impl Session {
         if items.is_empty() {
             return Ok(Relayed::Taken);
         }
-        let decider = Decider { account: context.principal.account.clone(), route: Route::Model };
+        let others = {
+            let engine = live.engine.borrow();
+            let approvers = items.iter().filter_map(|item| Some(engine.approvers_of(engine.call(item.seq)?)));
+            approvers.into_iter().find(|approvers| !approvers.is_owner())
+        };
+        if let Some(approvers) = others.filter(|_| decision.verdict != Verdict::Cancel) {
+            return Ok(Relayed::NotYours(format!(
+                "The user may not decide this. Only {} may, on the approvalUrl; call resume without action.",
+                approvers.words()
+            )));
+        }
+        // What the model holds is the owner's, whatever roles it has.
+        let standing = Standing::default();
+        let decider = Decider { account: context.principal.account.clone(), route: Route::Model, standing };
         // Somebody else may have been faster.
         let _ = self.decide(live, pause, PauseTarget::Items(items), &decider)?;
         Ok(Relayed::Taken)
