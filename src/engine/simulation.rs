@@ -479,7 +479,7 @@ impl World {
                 let seq = u32::try_from(self.random.below(6)).unwrap();
                 *self.binding_version.entry(seq).or_default() += 1;
             }
-            if self.random.chance(3) {
+            if self.random.chance(6) {
                 let seq = u32::try_from(self.random.below(6)).unwrap();
                 let rule = [Approvers::Owner, Approvers::Admin, Approvers::Other, Approvers::OtherAdmin];
                 self.approvers.insert(seq, rule[self.random.below(4)]);
@@ -686,9 +686,14 @@ impl World {
             let item = DecisionItem { seq, digest, verdict, reason, content, edited, gives: None };
             (PauseTarget::Items(vec![item]), vec![(seq, accepted)])
         };
-        let standing = Standing { admin: self.random.chance(30), other: self.random.chance(20) };
-        let allowed =
-            chosen.iter().all(|(seq, _)| execution.approvers_of(execution.call(*seq).unwrap()).admit(standing));
+        let rule = |seq: u32| execution.approvers_of(execution.call(seq).unwrap());
+        let likely = |wanted: bool| if wanted { 80 } else { 15 };
+        let first = chosen.first().map(|(seq, _)| rule(*seq)).unwrap_or_default();
+        let standing = Standing {
+            admin: self.random.chance(likely(matches!(first, Approvers::Admin | Approvers::OtherAdmin))),
+            other: self.random.chance(likely(matches!(first, Approvers::Other | Approvers::OtherAdmin))),
+        };
+        let allowed = chosen.iter().all(|(seq, _)| rule(*seq).admit(standing));
         let decider = Decider { account: "p".to_owned(), route: Route::Page, standing };
         let times = if self.double && self.random.chance(30) { 2 } else { 1 };
         for time in 0..times {

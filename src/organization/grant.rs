@@ -76,6 +76,8 @@ pub struct WantedCall {
     pub call: u32,
     /// The digest of what would be shown.
     pub digest: String,
+    /// The grant that was found, and is used now; `None` only looks for one.
+    pub uses: Option<String>,
 }
 
 impl CallGrant {
@@ -91,6 +93,7 @@ impl CallGrant {
             && self.session.as_ref().is_none_or(|session| *session == call.session)
             && self.arguments.as_ref().is_none_or(|arguments| *arguments == call.arguments)
             && call.approvers.admit(self.standing)
+            && call.uses.as_ref().is_none_or(|id| *id == self.id)
     }
 
     /// As it is listed.
@@ -159,6 +162,7 @@ mod tests {
             execution: "e".to_owned(),
             call: 2,
             digest: "dd".to_owned(),
+            uses: None,
         }
     }
 
@@ -173,6 +177,7 @@ mod tests {
             WantedCall { address: text("a.c"), ..wanted() },
             WantedCall { definition: text("changed"), ..wanted() },
             WantedCall { approvers: Approvers::Other, ..wanted() },
+            WantedCall { uses: Some(text("another")), ..wanted() },
             WantedCall { approvers: Approvers::Admin, ..wanted() },
         ] {
             assert!(!grant().covers(&other, 5), "{other:?}");

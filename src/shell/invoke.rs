@@ -9,11 +9,13 @@ use worker::Env;
 
 use self::http::PreparedHttp;
 use super::admin_api::{Asks, perform};
+use super::authentication::still_stands;
 use super::clock::now;
 use super::organization;
 use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
 use crate::approval::{Approvers, ShownCall, call_digest};
+use crate::auth::settings::AuthSettings;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::graphql;
 use crate::catalog::openapi::answer::{HttpAnswer, read_answer};
@@ -76,8 +78,13 @@ pub(crate) struct Caller {
 }
 
 /// Reads tool and policy, checks the arguments, and says what may be done.
-pub(crate) async fn resolve(env: &Env, caller: &Caller, call: &CallToResolve) -> (Resolution, Option<Prepared>) {
-    match try_resolve(env, caller, call).await {
+pub(crate) async fn resolve(
+    env: &Env,
+    auth: &AuthSettings,
+    caller: &Caller,
+    call: &CallToResolve,
+) -> (Resolution, Option<Prepared>) {
+    match try_resolve(env, auth, caller, call).await {
         Ok((resolution, prepared)) => (resolution, Some(prepared)),
         Err(error) => (Resolution::Refused(*error), None),
     }
@@ -85,6 +92,7 @@ pub(crate) async fn resolve(env: &Env, caller: &Caller, call: &CallToResolve) ->
 
 async fn try_resolve(
     env: &Env,
+    auth: &AuthSettings,
     caller: &Caller,
     call: &CallToResolve,
 ) -> Result<(Resolution, Prepared), Box<CallError>> {
@@ -104,11 +112,17 @@ async fn try_resolve(
             })
         })?;
     let (resolution, prepared) = resolve_found(caller, call, &lookup, arguments)?;
-    Ok((with_grant(env, caller, call, resolution).await, prepared))
+    Ok((with_grant(env, auth, caller, call, resolution).await, prepared))
 }
 
 /// Looks for a grant where somebody would have to be asked. Where that cannot be told, somebody is asked.
-async fn with_grant(env: &Env, caller: &Caller, call: &CallToResolve, resolution: Resolution) -> Resolution {
+async fn with_grant(
+    env: &Env,
+    auth: &AuthSettings,
+    caller: &Caller,
+    call: &CallToResolve,
+    resolution: Resolution,
+) -> Resolution {
     let Resolution::Ready { ask: true, idempotent, shown, granted: None } = resolution else { return resolution };
     let ready = |shown, granted| Resolution::Ready { ask: true, idempotent, shown, granted };
     let Some(session) = call.session.clone().filter(|_| can_be_granted(&call.address)) else {
@@ -124,14 +138,36 @@ async fn with_grant(env: &Env, caller: &Caller, call: &CallToResolve, resolution
         execution: call.execution.clone(),
         call: call.seq,
         digest: shown.digest.clone(),
+        uses: None,
     };
-    match organization::use_call_grant(env, &caller.organization, &wanted).await {
-        Ok(found) => ready(shown, found.map(|FoundGrant { id, by, standing }| Granted { id, by, standing })),
+    match find_grant(env, auth, &caller.organization, wanted).await {
+        Ok(granted) => ready(shown, granted),
         Err(error) => {
             log("mcp_grants_unavailable", json!({ "executionId": call.execution, "reason": error.to_string() }));
             ready(shown, None)
         }
     }
+}
+
+/// Finds a grant, asks whether whoever gave it still has access and role, and notes its use.
+async fn find_grant(
+    env: &Env,
+    auth: &AuthSettings,
+    organization: &str,
+    wanted: WantedCall,
+) -> worker::Result<Option<Granted>> {
+    let Some(found) = organization::use_call_grant(env, organization, &wanted).await? else { return Ok(None) };
+    let Some(standing) = still_stands(auth, &found.by, organization, found.standing).await else {
+        log("mcp_grant_without_giver", json!({ "executionId": wanted.execution, "grant": found.id }));
+        return Ok(None);
+    };
+    if !wanted.approvers.admit(standing) {
+        return Ok(None);
+    }
+    // It may have been revoked in between.
+    let used = WantedCall { uses: Some(found.id), ..wanted };
+    let used = organization::use_call_grant(env, organization, &used).await?;
+    Ok(used.map(|FoundGrant { id, by, .. }| Granted { id, by, standing }))
 }
 
 /// What a grant is bound to of a tool: all that the digest of an approval covers of it.

@@ -729,7 +729,7 @@ impl Runner {
             if let Err(error) = runner.confirm_grants(&live.caller.organization).await {
                 log("mcp_grant_not_confirmed", json!({ "executionId": live.id, "reason": error.to_string() }));
             }
-            let (resolution, prepared) = resolve(&runner.env, &live.caller, &call).await;
+            let (resolution, prepared) = resolve(&runner.env, &runner.settings.auth, &live.caller, &call).await;
             if let Some(prepared) = prepared {
                 live.prepared.borrow_mut().insert(seq, prepared);
             }

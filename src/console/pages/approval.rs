@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use askama::Template;
 
-use super::edit::{EDITABLE, EDITABLE_TOGETHER, difference, editable};
+use super::edit::{EDITABLE, EDITABLE_TOGETHER, difference, editable, sent_size};
 use super::json::json;
 use super::markup::{Html, block, count, inline, line, number, percent};
 use super::program::{Listing, Mark, listing};
@@ -257,9 +257,15 @@ fn page_with(view: &ApprovalView, person: &str, notice: Option<Html>, sent: Opti
             .iter()
             .zip(complete)
             .map(|(item, complete)| {
-                let edits = item.arguments.len() <= EDITABLE.min(left_to_edit);
-                left_to_edit -= if edits { item.arguments.len() } else { 0 };
-                item_part(view, item, (complete, several, edits), sent)
+                let mut part = item_part(view, item, (complete, several), sent);
+                let size = part.edit.as_ref().map_or(0, |edit| sent_size(&edit.text));
+                // What was typed is never lost.
+                if size > left_to_edit && sent.is_none() {
+                    part.edit = None;
+                } else {
+                    left_to_edit = left_to_edit.saturating_sub(size);
+                }
+                part
             })
             .collect(),
         program_lines: count(program.lines, "line", "lines"),
@@ -648,7 +654,7 @@ pub(super) fn time(text: &str) -> Html {
 fn item_part<'a>(
     view: &ApprovalView,
     item: &'a ItemView,
-    (complete, several, edits): (bool, bool, bool),
+    (complete, several): (bool, bool),
     sent: Option<&'a [(String, String)]>,
 ) -> ItemPart<'a> {
     let (state, tone) = item_state(item, view.state);
@@ -663,7 +669,7 @@ fn item_part<'a>(
         changes: item.changes.iter().map(change_part).collect(),
         approvers: item.approvers.words(),
         original: item.original.as_deref().map(json),
-        edit: (waits && complete && edits && item.may_decide && item.question.is_none())
+        edit: (waits && complete && item.may_decide && item.question.is_none() && item.arguments.len() <= EDITABLE)
             .then(|| edit_part(item, sent))
             .flatten(),
         grants: if waits && complete && item.may_decide && item.grantable {

@@ -7,11 +7,10 @@ use serde_json::Value;
 use super::markup::{Breaks, Html, block, push_text};
 use super::text::{Piece, visible};
 
-/// Bytes of arguments that can be corrected on the page, of one call and of all: a text to edit is there twice, and comes back
-/// up to three times as long.
+/// Bytes of arguments that can be corrected on the page, of one call.
 pub(super) const EDITABLE: usize = 16 << 10;
-/// See [`EDITABLE`].
-pub(super) const EDITABLE_TOGETHER: usize = 48 << 10;
+/// Bytes that the texts of all calls of a page have when they are sent back; a decision has 256 KiB.
+pub(super) const EDITABLE_TOGETHER: usize = 160 << 10;
 /// Bytes of a text of which differences are looked for by lines.
 const COMPARED: usize = 64 << 10;
 /// Lines around a difference.
@@ -38,6 +37,17 @@ pub(super) fn editable(text: &str) -> Option<String> {
         }
     }
     Some(shown)
+}
+
+/// Bytes of a text in a form that is sent (`application/x-www-form-urlencoded`).
+pub(super) fn sent_size(text: &str) -> usize {
+    let size = |byte: u8| match byte {
+        // A browser sends a line break as a carriage return and a line feed.
+        b'\n' => 6,
+        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b' ' | b'*' | b'-' | b'.' | b'_' => 1,
+        _ => 3,
+    };
+    text.bytes().map(size).sum()
 }
 
 /// What is different, line by line; both texts as they are where they are too large for that.
@@ -83,6 +93,14 @@ mod tests {
         let (one, other): (Value, Value) = (serde_json::from_str(text).unwrap(), serde_json::from_str(&shown).unwrap());
         assert_eq!(one.to_string(), other.to_string());
         assert_eq!(editable("{"), None);
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_form() {
+        for text in ["{\n  \"a\": 1\n}", "é 😀 *-._~", "plain"] {
+            let sent: String = url::form_urlencoded::byte_serialize(text.replace('\n', "\r\n").as_bytes()).collect();
+            assert_eq!(sent_size(text), sent.len(), "{text}");
+        }
     }
 
     #[test]

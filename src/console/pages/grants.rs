@@ -47,7 +47,8 @@ fn grant_part(grant: &Value) -> GrantPart {
     let uses = grant.get("uses").and_then(Value::as_u64).unwrap_or_default();
     let exact = text("scope") == "arguments";
     GrantPart {
-        id: text("id").to_owned(),
+        // The gateway's own, and nothing else.
+        id: text("id").chars().filter(char::is_ascii_alphanumeric).collect(),
         address: line(text("address")),
         what: if exact {
             "The tool with exactly these arguments, in every session of the account."

@@ -720,6 +720,12 @@ fn arguments_can_be_corrected_and_what_was_typed_is_kept() {
     assert_has(&html, &["data-key=\"edit-4\">"]);
     let large = ItemView { arguments: format!("{{\"a\":\"{}\"}}", "x".repeat(20_000)), ..item(3) };
     assert_lacks(&page(&view(vec![large])), &["Correct the arguments"]);
+    // Short, but long once it is indented.
+    let deep = format!("{}{}1{}", "[".repeat(100), "1,".repeat(2_000), "]".repeat(100));
+    let deep = |call| ItemView { arguments: deep.clone(), ..item(call) };
+    let html = page(&view(vec![deep(3), item(4)]));
+    assert_has(&html, &["name=\"arguments-4\""]);
+    assert_lacks(&html, &["name=\"arguments-3\""]);
     assert_lacks(&page(&view(vec![asking(3, form())])), &["Correct the arguments"]);
 }
 

@@ -30,13 +30,14 @@ use super::oauth::signers;
 use super::organization;
 use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
+use crate::approval::Standing;
 use crate::auth::api_key::{PREFIX, hash_admin_key, parse_key};
 use crate::auth::identity::{Belongs, Identity, identity_of_access, identity_of_claims};
 use crate::auth::jwt::{Expected, check_claims, looks_like_jwt, parse_jwt};
 use crate::auth::membership::{Member, decide_membership, with_directory};
 use crate::auth::memory::Memory;
 use crate::auth::rate::{Counts, address_name};
-use crate::auth::settings::{AccessSettings, KeySettings, OAuthSettings, OidcSettings, Provider};
+use crate::auth::settings::{AccessSettings, AuthSettings, KeySettings, OAuthSettings, OidcSettings, Provider};
 use crate::auth::{Cause, Denial, Outcome, Principal, Purpose, bearer_token, same_bytes};
 use crate::config::Settings;
 use crate::oauth::{Access, read_access};
@@ -201,7 +202,7 @@ async fn try_providers(edge: &Edge<'_>, presented: Presented<'_>) -> Outcome {
         let outcome = match provider {
             Provider::Dev(dev) if presented.authorization.is_none() == bearer.is_none() && dev.claims(bearer) => {
                 match dev.authenticate(presented.authorization) {
-                    Outcome::Authenticated(principal) => ask_directory(edge, principal)
+                    Outcome::Authenticated(principal) => ask_directory(&edge.settings.auth, principal)
                         .await
                         .map_or_else(|outcome| outcome, |(principal, _)| Outcome::Authenticated(principal)),
                     other @ (Outcome::Unauthorized { .. } | Outcome::Forbidden(_) | Outcome::Unavailable(_)) => other,
@@ -372,6 +373,25 @@ pub(super) async fn still_admitted(edge: &Edge<'_>, account: String, organizatio
     }
 }
 
+/// Whether somebody who gave a grant still has access, and with which role; `None` where that is not so or cannot be told. A role
+/// that a token claimed then is believed, because nobody can be asked about it without the token.
+pub(super) async fn still_stands(
+    auth: &AuthSettings,
+    account: &str,
+    organization: &str,
+    standing: Standing,
+) -> Option<Standing> {
+    let identity = Identity {
+        account: account.to_owned(),
+        organization: Belongs::To(organization.to_owned()),
+        admin: standing.admin,
+    };
+    let Member { account, organization, admin } = decide_membership(identity, &auth.membership).ok()?;
+    let principal = Principal { account, organization, admin, purpose: Purpose::Browser };
+    let (principal, _) = ask_directory(auth, principal).await.ok()?;
+    Some(Standing { admin: principal.admin && standing.admin, ..standing })
+}
+
 /// Whether a bearer is one of this gateway's keys.
 fn is_key(keys: &KeySettings, token: &str) -> bool {
     token.starts_with(PREFIX)
@@ -404,13 +424,14 @@ async fn try_key(edge: &Edge<'_>, keys: &KeySettings, token: &str) -> Outcome {
             return Outcome::Unavailable(Cause::Storage);
         }
     };
+    let listed = edge.settings.auth.membership.admins.has(&record.account);
     let principal = Principal {
         account: record.account,
         organization: key.organization,
-        admin: record.purpose == Purpose::Admin,
+        admin: record.purpose == Purpose::Admin || listed,
         purpose: record.purpose,
     };
-    match ask_directory(edge, principal).await {
+    match ask_directory(&edge.settings.auth, principal).await {
         Ok((principal, until)) => {
             let end = record.expires_at.unwrap_or(u64::MAX).min(until).min(asked_at.saturating_add(KEY_MS));
             // Roles are those of the key, whatever its account may do elsewhere.
@@ -444,12 +465,11 @@ async fn admit(edge: &Edge<'_>, identity: Identity, purpose: Purpose) -> Result<
     let member = decide_membership(identity, &edge.settings.auth.membership).map_err(Outcome::Forbidden)?;
     let principal =
         Principal { account: member.account, organization: member.organization, admin: member.admin, purpose };
-    ask_directory(edge, principal).await
+    ask_directory(&edge.settings.auth, principal).await
 }
 
 /// What the directory says of a principal, where there is one.
-async fn ask_directory(edge: &Edge<'_>, principal: Principal) -> Result<(Principal, u64), Outcome> {
-    let auth = &edge.settings.auth;
+async fn ask_directory(auth: &AuthSettings, principal: Principal) -> Result<(Principal, u64), Outcome> {
     let Some(directory) = &auth.directory else {
         return Ok((principal, u64::MAX));
     };

@@ -75,7 +75,7 @@ impl OrganizationDurableObject {
         Ok(())
     }
 
-    /// The grant that lets a call through, if there is one. Its use is written down before the call is sent.
+    /// The grant that lets a call through, if there is one. Its use is written down where it is used, before the call is sent.
     pub(super) fn use_call_grant(&self, call: &WantedCall) -> worker::Result<Option<FoundGrant>> {
         let at = now();
         let texts = self.texts(
@@ -90,7 +90,7 @@ impl OrganizationDurableObject {
             let found = FoundGrant { id: grant.id.clone(), by: grant.by.clone(), standing: grant.standing };
             let used_by = format!("{} {}", call.execution, call.call);
             // Looked up again after a crash: that is the same use.
-            if grant.last_use.as_ref().is_some_and(|(_, last)| *last == used_by) {
+            if call.uses.is_none() || grant.last_use.as_ref().is_some_and(|(_, last)| *last == used_by) {
                 return Ok(Some(found));
             }
             let used = CallGrant { uses: grant.uses + 1, last_use: Some((at, used_by)), ..grant };

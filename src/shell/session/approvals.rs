@@ -6,33 +6,25 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use worker::{Request, Response};
 
+use super::granting::grants_of;
 use super::outcome::Failure;
 use super::{Session, caller_of};
 use crate::approval::{Approvers, Route, Standing, Verdict};
 use crate::auth::Purpose;
 use crate::console::approval::ApprovalView;
-use crate::engine::{
-    CallError, CallRow, CallStatus, Decider, DecisionError, DecisionItem, Edited, Execution, PauseTarget, Resolution,
-};
-use crate::internal::{Context, DecisionRequest, SentArguments, StopRequest};
-use crate::json::{canonical_json, sha256_hex};
-use crate::organization::grant::{CallGrant, HOURS_MOST, can_be_granted};
+use crate::engine::{CallRow, Decider, DecisionError, DecisionItem, Edited, Execution, PauseTarget};
+use crate::internal::{Context, DecisionRequest, StopRequest};
+use crate::json::canonical_json;
 use crate::protocol::errors::WireError;
-use crate::protocol::text::shortened;
 use crate::protocol::time::iso_time;
 use crate::session::SessionMeta;
 use crate::session::form::Asked;
 use crate::session::id::ExecutionId;
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
-use crate::shell::invoke::{CallToResolve, definition_of, resolve_found};
-use crate::shell::organization::{self, read_own_body};
-use crate::shell::random::random_hex;
+use crate::shell::organization::read_own_body;
 use crate::shell::runner::Live;
 use crate::shell::telemetry::log;
-
-/// Characters of a grant's arguments that are listed.
-const EXCERPT: usize = 1_000;
 
 impl Session {
     /// Writes a decision, or says why not.
@@ -167,99 +159,6 @@ impl Session {
         Ok(decided)
     }
 
-    /// Writes the grants that go with a decision, before it. They count once it is written; see
-    /// `Runner::confirm_grants`.
-    async fn put_grants(
-        &self,
-        seen: &Seen,
-        pause: &str,
-        target: &PauseTarget,
-        decider: &Decider,
-        grants: &[CallGrant],
-    ) -> Result<Result<(), DecisionError>, Failure> {
-        let refused = seen.live.engine.borrow().would_decide(now(), pause, target.clone(), decider);
-        if refused.is_err() {
-            return Ok(refused);
-        }
-        for grant in grants {
-            match organization::put_call_grant(&self.env, &seen.meta.organization, grant).await {
-                Ok(Ok(())) => {}
-                Ok(Err(problem)) => return Ok(Err(DecisionError::NoGrant { seq: grant.call, problem })),
-                Err(error) => {
-                    log("mcp_grant_not_written", json!({ "reason": error.to_string() }));
-                    return Err(WireError::storage_unavailable().into());
-                }
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// What the person put in place of arguments, held against the tools' schemas as a call is. What is the same as what was
-    /// shown is no edit.
-    async fn edits_of(
-        &self,
-        seen: &Seen,
-        pause: &str,
-        asked: &DecisionRequest,
-    ) -> Result<Result<BTreeMap<u32, Edited>, DecisionError>, Failure> {
-        let mut edits = BTreeMap::new();
-        for sent in &asked.edits {
-            if sent.call.is_none() && waiting_calls(&seen.live, pause) > 1 {
-                let problem = "Several calls wait; give each its arguments in decisions.".to_owned();
-                return Ok(Err(DecisionError::BadArguments { seq: 0, problem, details: None }));
-            }
-            let Some((seq, address, shown)) = accepted_call(&seen.live, pause, asked, sent) else { continue };
-            match self.edit_of(&seen.meta, &seen.live, seq, &address, &sent.text).await? {
-                Ok(edited) if *edited.arguments == *shown => {}
-                Ok(edited) => {
-                    edits.insert(seq, edited);
-                }
-                Err(error) => {
-                    let CallError { message: problem, details, .. } = *error;
-                    return Ok(Err(DecisionError::BadArguments { seq, problem, details }));
-                }
-            }
-        }
-        Ok(Ok(edits))
-    }
-
-    async fn edit_of(
-        &self,
-        meta: &SessionMeta,
-        live: &Live,
-        seq: u32,
-        address: &str,
-        text: &str,
-    ) -> Result<Result<Edited, Box<CallError>>, Failure> {
-        let arguments: Value = match crate::json::from_slice(text.as_bytes()) {
-            Ok(arguments) => arguments,
-            Err(error) => {
-                let message = format!("They are no JSON: {error}.");
-                return Ok(Err(Box::new(CallError::new("invalid_tool_arguments", message))));
-            }
-        };
-        let Ok(lookup) = organization::lookup(&self.env, &meta.organization, &meta.resource, address).await else {
-            return Err(WireError::storage_unavailable().into());
-        };
-        let call = CallToResolve {
-            execution: live.id.clone(),
-            seq,
-            address: address.to_owned(),
-            arguments: canonical_json(&arguments).into(),
-            session: None,
-        };
-        Ok(match resolve_found(&caller_of(meta), &call, &lookup, arguments) {
-            Ok((Resolution::Ready { shown, .. }, _)) => {
-                Ok(Edited { arguments: shown.arguments.into(), method: shown.method, url: shown.url })
-            }
-            Ok((Resolution::Refused(error), _)) => Err(Box::new(error)),
-            Ok((Resolution::Answered(_), _)) => {
-                Err(Box::new(CallError::new("invalid_tool_arguments", "This call is not sent.")))
-            }
-            Err(error) => Err(error),
-        })
-    }
-
     /// Ends a program by the execution's own id: it may never have waited for anybody.
     pub(super) async fn stop_request(
         &self,
@@ -302,10 +201,11 @@ impl Session {
 
 /// A pause, and who looks at it.
 pub(super) struct Seen {
-    meta: Rc<SessionMeta>,
-    live: Rc<Live>,
-    standing: Standing,
-    session: String,
+    pub(super) meta: Rc<SessionMeta>,
+    pub(super) live: Rc<Live>,
+    pub(super) standing: Standing,
+    /// The session's id.
+    pub(super) session: String,
 }
 
 /// Whether somebody may see a pause because of what can be, or could have been, decided there.
@@ -313,89 +213,6 @@ fn may_see(engine: &Execution, pause: &str, standing: Standing) -> bool {
     let Some(row) = engine.pause(pause) else { return false };
     let mut shown = row.items().filter_map(|seq| engine.call(seq)?.shown.as_ref());
     shown.any(|shown| shown.approvers.admit(standing))
-}
-
-fn waiting_calls(live: &Live, pause: &str) -> usize {
-    let engine = live.engine.borrow();
-    engine.pause(pause).map_or(0, |row| engine.undecided(row, now()).count())
-}
-
-/// The call that edited arguments are for, if it is accepted with them: its number, its address, and the arguments that are shown.
-fn accepted_call(
-    live: &Live,
-    pause: &str,
-    asked: &DecisionRequest,
-    sent: &SentArguments,
-) -> Option<(u32, String, String)> {
-    let engine = live.engine.borrow();
-    let mut waiting = engine.undecided(engine.pause(pause)?, now()).filter(|call| call.status == CallStatus::Waiting);
-    let call = match sent.call {
-        Some(seq) => waiting.find(|call| call.seq == seq)?,
-        None => waiting.next()?,
-    };
-    let verdict = match &asked.all {
-        Some(all) => all.verdict,
-        None => asked.items.iter().find(|item| item.call == call.seq)?.verdict,
-    };
-    let shown = call.shown.as_ref()?;
-    (verdict == Verdict::Accept).then(|| (call.seq, call.address.clone(), shown.arguments.clone()))
-}
-
-/// The grants that are asked for with a decision.
-fn grants_of(
-    seen: &Seen,
-    pause: &str,
-    asked: &DecisionRequest,
-    edits: &BTreeMap<u32, Edited>,
-    decider: &Decider,
-) -> Result<Vec<CallGrant>, DecisionError> {
-    let engine = seen.live.engine.borrow();
-    let Some(row) = engine.pause(pause).filter(|_| !asked.grants.is_empty()) else { return Ok(Vec::new()) };
-    let at = now();
-    let mut grants = Vec::new();
-    for call in engine.undecided(row, at) {
-        let wanted = asked.grants.iter().find(|grant| grant.call.is_none_or(|seq| seq == call.seq));
-        let verdict = match &asked.all {
-            Some(all) => Some(all.verdict),
-            None => asked.items.iter().find(|item| item.call == call.seq).map(|item| item.verdict),
-        };
-        let (Some(wanted), Some(Verdict::Accept), Some(shown)) = (wanted, verdict, &call.shown) else { continue };
-        let refuse = |problem: &str| Err(DecisionError::NoGrant { seq: call.seq, problem: problem.to_owned() });
-        if call.status != CallStatus::Waiting {
-            return refuse("the tool asks something; answers are given one by one.");
-        }
-        if !can_be_granted(&call.address) {
-            return refuse("what changes the gateway itself is asked about every time.");
-        }
-        let hours = wanted.hours.unwrap_or(HOURS_MOST);
-        if !(1..=HOURS_MOST).contains(&hours) {
-            return refuse("a grant lasts from 1 to 168 hours.");
-        }
-        let arguments = edits.get(&call.seq).map_or(shown.arguments.as_str(), |edited| &edited.arguments);
-        let exact = wanted.hours.is_some();
-        let id = random_hex::<16>().map_err(|_| DecisionError::NoGrant {
-            seq: call.seq,
-            problem: "no id could be drawn; try again.".to_owned(),
-        })?;
-        grants.push(CallGrant {
-            id,
-            account: seen.meta.account.clone(),
-            address: call.address.clone(),
-            definition: definition_of(shown),
-            session: (!exact).then(|| seen.session.clone()),
-            arguments: exact.then(|| sha256_hex(arguments.as_bytes())),
-            excerpt: exact.then(|| shortened(arguments, EXCERPT)),
-            by: decider.account.clone(),
-            standing: decider.standing,
-            execution: seen.live.id.clone(),
-            call: call.seq,
-            given_at: at,
-            expires_at: at.saturating_add(hours * 3_600_000),
-            uses: 0,
-            last_use: None,
-        });
-    }
-    Ok(grants)
 }
 
 /// Who decides, by which way.

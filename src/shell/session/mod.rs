@@ -2,8 +2,10 @@
 
 mod answers;
 mod approvals;
+mod corrections;
 mod direct;
 mod exchange;
+mod granting;
 mod history;
 mod mcp;
 mod native;
