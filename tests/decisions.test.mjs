@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
+import { startBackend } from "./harness/backend.mjs";
 import { approve, decide, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
@@ -508,4 +509,108 @@ test("a grant that a crash interrupted counts once its decision is there, and no
   const list = async () => (await (await own.fetch("/api/grants", { headers: { authorization: `Bearer ${approver.token}` } })).json()).items.map(({ id }) => id);
   if (decided) await waitFor(async () => (await list()).includes(decided.gives));
   else assert.deepEqual(await list(), []);
+});
+
+// ---- what changed -------------------------------------------------------------------------------
+
+const documentOf = (url, description = "Sends a note.") => ({
+  openapi: "3.1.0",
+  info: { title: "Notes", version: "1" },
+  servers: [{ url }],
+  paths: {
+    "/notes/{id}": {
+      post: {
+        operationId: "send",
+        summary: "Send a note",
+        description,
+        parameters: [{ name: "id", in: "path", required: true, schema: { type: "string" } }],
+        requestBody: { content: { "application/json": { schema: { type: "object", properties: { text: { type: "string" } }, required: ["text"] } } } },
+        responses: { 200: { description: "Sent" } },
+      },
+    },
+  },
+});
+
+test("a tool that changed is asked about again with the difference, and its grants let nothing through", async (t) => {
+  const backend = await startBackend();
+  t.after(() => backend.stop());
+  const { execute, resume, as, api, cookie } = await scene();
+  const define = async (description) => {
+    const { status, body } = await api("PUT", "sources/notes", { body: { kind: "openapi", spec: JSON.stringify(documentOf(backend.url, description)), baseUrl: backend.url } });
+    assert.ok(status === 200 || status === 201, JSON.stringify(body));
+  };
+  const SEND = "return (await tools.notes.send({ id: '7', body: { text: 'hi' } })).ok";
+  await define("Sends a note.");
+  const first = await execute(SEND);
+  waits(first);
+  const { digest } = await shownPause(gateway, first, as("ada"));
+  assert.equal((await decide(gateway, first, { action: "accept", digest, grant: { scope: "arguments", hours: 1 } }, as("ada"))).status, 200);
+  assert.equal((await resume(first)).result, true);
+  assert.equal((await execute(SEND)).result, true, "by the grant");
+  assert.equal(backend.take().length, 2);
+
+  await define("Sends a note <b>to everybody</b>.");
+  const second = await execute(SEND);
+  waits(second);
+  // It changes once more between the decision and the sending: the person is shown what.
+  await define("Sends a note, and a copy to the press.");
+  assert.equal((await approve(gateway, second, as("ada"))).status, 200);
+  const again = await waitFor(async () => {
+    const report = await resume(second);
+    return report.status === "user_approval_required" && report.executionId !== second.executionId && report;
+  });
+  assert.equal(backend.take().length, 0);
+  const { structured } = await shownPause(gateway, again, as("ada"));
+  const [item] = structured.items;
+  assert.equal(item.askedAgain, true);
+  assert.ok(item.changes.some((change) => change.what === "description"), JSON.stringify(item.changes));
+  assert.ok(item.changes.some((change) => change.what === "definition"), JSON.stringify(item.changes));
+  const html = await (await get(pathOf(again), cookie("ada"))).text();
+  assert.match(html, /What changed/);
+  assert.match(html, /<del>− Sends a note &lt;b&gt;to everybody&lt;\/b&gt;\.<\/del>\s*<ins>\+ Sends a note, and a copy to the press\.<\/ins>/);
+  assert.equal((await approve(gateway, again, as("ada"))).status, 200);
+  assert.equal((await resume(again)).result, true);
+  assert.equal(backend.take().length, 1);
+});
+
+test("edited arguments keep the digest of the tool that was shown, and arrive as they were written", async (t) => {
+  const backend = await startBackend();
+  t.after(() => backend.stop());
+  const { execute, resume, as, api } = await scene();
+  await api("PUT", "sources/notes", { body: { kind: "openapi", spec: JSON.stringify(documentOf(backend.url)), baseUrl: backend.url } });
+  const pause = await execute("return await tools.notes.send({ id: '7', body: { text: 'hi' } })");
+  const { digest } = await shownPause(gateway, pause, as("ada"));
+  const edited = { id: "8", body: { text: "1.10 and ünïcode \u202e" } };
+  assert.equal((await decide(gateway, pause, { action: "accept", digest, arguments: edited }, as("ada"))).status, 200);
+  assert.equal((await resume(pause)).result.ok, true);
+  const [sent] = backend.take();
+  assert.deepEqual([sent.method, sent.target, JSON.parse(sent.body)], ["POST", "/notes/8", edited.body]);
+});
+
+test("a grant of somebody who left the organization lets nothing through", async (t) => {
+  const directory = await startBackend();
+  t.after(() => directory.stop());
+  const gone = new Set();
+  directory.answer = (request, response) => {
+    const account = new URL(request.url, "http://x").searchParams.get("account");
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ member: !gone.has(account), admin: account === "boss" }));
+  };
+  const own = await startGateway({ vars: { RESUME_WAIT_MS: "4000", DIRECTORY_URL: directory.url } });
+  t.after(() => own.stop());
+  const token = (account, ...roles) => devToken({ account, organization: "leaving", roles });
+  const rule = { policies: [{ pattern: "demo.**", action: "approve", by: "other" }] };
+  const put = await own.fetch("/api/policies", { method: "PUT", headers: { authorization: `Bearer ${token("boss", "admin")}`, "content-type": "application/json" }, body: JSON.stringify(rule) });
+  assert.equal(put.status, 200);
+  const session = await openSession(own, { token: token("ada") });
+  const execute = async (code) => (await session.tool("execute", { code })).structuredContent;
+  const pause = await execute(DELETE("item-1"));
+  const ben = { token: token("ben", "approver") };
+  const { digest } = await shownPause(own, pause, ben);
+  assert.equal((await decide(own, pause, { action: "accept", digest, grant: { scope: "session" } }, ben)).status, 200);
+  assert.equal((await session.tool("resume", { executionId: pause.executionId })).structuredContent.result.ok, true);
+  assert.equal((await execute(DELETE("item-2"))).result.ok, true, "by the grant");
+  gone.add("ben");
+  // What the directory said is remembered for a while, by the isolate: a new one asks.
+  await own.restart();
+  waits(await execute(DELETE("item-3")));
 });
