@@ -473,7 +473,7 @@ test("an organization of layout 2 is brought up to date, with all that it held",
   assert.deepEqual(hits, ["kept.getItem"]);
   const calls = await (await fetch(new URL("/demo/calls", own.url), { headers: { authorization: `Bearer ${token}` } })).json();
   assert.equal(calls.getItem, 1, "the inventory is the old one");
-  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT name FROM sqlite_master WHERE name = 'old_tool'"), []);
 });
 
@@ -488,7 +488,29 @@ test("an organization of layout 3 is brought up to date, with all that it held",
   const program = await openSession(own, { token });
   const hits = await run(program, 'return (await tools.search({ query: "get item", source: "kept" })).data.items.map((item) => item.address);');
   assert.deepEqual(hits, ["kept.getItem"]);
-  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
+});
+
+test("an organization of layout 4 is brought up to date, and what was in its audit log is chained", async (t) => {
+  const { own, id, token, api } = await oldOrganization(t, "organization-v4.sql");
+  assert.deepEqual((await api("approvals")).items.map((item) => item.tools[0].address), ["demo.deleteItem"]);
+  assert.deepEqual((await api("keys")).items.map(({ name }) => name), ["kept"]);
+  assert.deepEqual((await api("webhooks")).items, []);
+  const put = await own.fetch("/api/policies", { method: "PUT", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: '{"policies":[]}' });
+  assert.equal(put.status, 200);
+  const { items } = await api("audit");
+  assert.deepEqual(items.map(({ id, action }) => [id, action]), [[5, "policies.put"], [4, "key.create"], [3, "toolkit.put"], [2, "policies.put"], [1, "source.put"]]);
+  const { createHash } = await import("node:crypto");
+  const lines = (await (await own.fetch("/api/audit?format=jsonl", { headers: { authorization: `Bearer ${token}` } })).text()).trim().split("\n");
+  let prev = "0".repeat(64);
+  for (const line of lines.slice(1, -1)) {
+    const entry = JSON.parse(line);
+    assert.equal(entry.prev, prev);
+    prev = createHash("sha256").update(line.replace(/,"hash":"[0-9a-f]{64}"\}$/, "}")).digest("hex");
+    assert.equal(entry.hash, prev);
+  }
+  assert.deepEqual(JSON.parse(lines.at(-1)).head, { id: 5, hash: prev });
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
 });
 
 test("an MCP server that quotes its credential while it is connected to is not quoted", async () => {

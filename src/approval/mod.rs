@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 pub use digest::{call_digest, pause_digest};
 
+/// What the reason of a call begins with that was asked about while sending was stopped.
+pub const HELD: &str = "sending was stopped when this was asked";
+
 /// What a person may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -101,4 +104,7 @@ pub struct ShownCall {
     pub reason: String,
     /// Canonical JSON of the binding that the digest covers.
     pub binding: String,
+    /// Whether the tool may change something, whatever the rules say of it. The digest does not cover it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes: bool,
 }

@@ -103,6 +103,16 @@ pub enum Resolution {
         /// What a person is shown; its digest covers the binding.
         shown: ShownCall,
     },
+    /// An administrator stopped sending. What waits for a person waits on, and what a person approved waits again: nothing is
+    /// sent later because it was approved before. Any other call gets the error.
+    Stopped {
+        /// Whether a person has to be asked.
+        ask: bool,
+        /// What a person is shown.
+        shown: ShownCall,
+        /// What the program gets where nobody has to be asked.
+        error: CallError,
+    },
 }
 
 /// A row to be written.

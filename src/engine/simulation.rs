@@ -590,6 +590,7 @@ impl World {
                         credential: None,
                         reason: String::new(),
                         binding,
+                        changes: false,
                     },
                 }
             }

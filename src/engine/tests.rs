@@ -1,6 +1,7 @@
 //! Single transitions, as stories: what one input leads to.
 
 mod questions;
+mod stops;
 mod timers;
 
 use std::collections::BTreeMap;
@@ -169,6 +170,7 @@ fn shown(digest: &str) -> ShownCall {
         credential: None,
         reason: String::new(),
         binding: "{}".to_owned(),
+        changes: false,
     }
 }
 
