@@ -128,7 +128,9 @@ async function verify(lines, anchor) {
   return { count, first, last, checkpoint };
 }
 
-const missing = ({ wanted, found }) => ({ problem: `entry ${wanted} is missing: entry ${found} stands in its place` });
+function missing({ wanted, found }) {
+  return { problem: `entry ${wanted} is missing: entry ${found} stands in its place` };
+}
 
 function streamOf(file) {
   return file === "-" ? process.stdin : createReadStream(file);

@@ -229,6 +229,7 @@ test("nothing is lost by a crash, and nothing counts twice", async (t) => {
   await waitFor(async () => (await resume(pause)).status === "completed");
   const all = await entries(4);
   const calls = all.filter((entry) => entry.detail.session === session.id);
+  assert.match(own.output(), /the answer is lost/);
   assert.deepEqual(calls.map(({ action }) => action).sort(), ["approval.asked", "call.approved", "call.outcome", "program.finished"]);
   assert.equal((await verify({ token: admin, url: own.url })).code, 0);
 });

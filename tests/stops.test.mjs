@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { approve, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
+import { approve, devToken, openSession, shownPause, startGateway, startUpstream, waitFor } from "./harness/index.mjs";
 import { startBackend } from "./harness/backend.mjs";
 
 let gateway;
@@ -140,6 +140,28 @@ test("a program in a loop of writes sends nothing more once the stop is there", 
   assert.equal(backend.seen.length, sent);
   await stopping;
   assert.equal(backend.seen.length, sent);
+});
+
+test("resources and prompts of an MCP server are not asked for during a stop", async (t) => {
+  const { api, open } = await scene();
+  const upstream = await startUpstream();
+  t.after(() => upstream.stop());
+  assert.ok((await api("PUT", "sources/docs", { kind: "mcp", url: upstream.url, trusted: true })).status < 300);
+  const session = await open("ada", { tool_mode: "direct" });
+  const { resources } = (await session.call("resources/list")).result;
+  const { prompts } = (await session.call("prompts/list")).result;
+  const read = () => session.call("resources/read", { uri: resources[0].uri });
+  const get = () => session.call("prompts/get", { name: prompts[0].name, arguments: {} });
+  assert.ok((await read()).result);
+  await api("PUT", "stops/source:docs", { reason: "leak" });
+  const before = (await upstream.calls()).length;
+  for (const ask of [read, get]) assert.match((await ask()).error.message, /Sending to the source docs is stopped by an administrator: leak/);
+  assert.deepEqual((await session.call("resources/list")).result.resources, []);
+  const { name } = (await session.call("tools/list")).result.tools.find((tool) => tool.name.startsWith("docs__"));
+  assert.equal((await session.tool(name, {})).isError, true);
+  assert.equal((await upstream.calls()).length, before, "the server hears nothing");
+  await api("DELETE", "stops/source:docs");
+  await waitFor(async () => (await read()).result);
 });
 
 test("a stop is an administrator's, and its scope has to be there", async () => {

@@ -178,7 +178,6 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
             Err(Fault::field("slug", problem))
         }
         (["toolkits", slug], "DELETE") => Ok(Operation::DeleteToolkit(known_toolkit(slug)?)),
-        (["sources" | "toolkits", _], _) => Err(Fault::method("GET, PUT, DELETE")),
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
@@ -194,7 +193,7 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["webhooks", slug], "PUT") if is_webhook(slug) => Ok(Operation::PutWebhook((*slug).to_owned())),
         (["webhooks", _], "PUT") => Err(Fault::field("slug", "has to have 1 to 64 small letters, digits and -")),
         (["webhooks", slug], "DELETE") => Ok(Operation::DeleteWebhook(known_webhook(slug)?)),
-        (["webhooks", _], _) => Err(Fault::method("GET, PUT, DELETE")),
+        (["sources" | "toolkits" | "webhooks", _], _) => Err(Fault::method("GET, PUT, DELETE")),
         (["stops"], "GET") => Ok(Operation::ListStops),
         (["stops", scope], "PUT") => Ok(Operation::PutStop(parse_scope(scope)?, parse_stop(&call.body)?)),
         (["stops", scope], "DELETE") => Ok(Operation::DeleteStop(parse_scope(scope)?)),

@@ -229,8 +229,8 @@ fn slack(event: &str, data: &Value) -> Value {
     }
     let url = text("approvalUrl");
     if !url.is_empty() {
-        let link = format!("<{}|Open the page>", escaped(url));
-        blocks.push(json!({ "type": "section", "text": { "type": "mrkdwn", "text": link } }));
+        let markup = format!("<{}|Open the page>", escaped(url));
+        blocks.push(json!({ "type": "section", "text": { "type": "mrkdwn", "text": markup } }));
     }
     json!({ "text": escaped(&title), "blocks": blocks })
 }
@@ -274,7 +274,7 @@ mod tests {
         // The example of the specification's libraries.
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
         let body = r#"{"test": 2432232314}"#;
-        let signed = signature(&[secret.clone()], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        let signed = signature(std::slice::from_ref(&secret), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         assert_eq!(signature(&[secret.clone(), secret], "a", 1, "b").split(' ').count(), 2);
     }

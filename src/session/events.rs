@@ -98,18 +98,18 @@ impl Journal<'_> {
                         let entry = self.entry(call, &news, place);
                         match &news {
                             News::Decided(decision, _) if decision.by.is_some() => {
-                                decided.push((name, entry, call, news))
+                                decided.push((name, entry, call, news));
                             }
                             News::Decided(..) => expired.push((name, entry, call, news)),
                             News::Allowed | News::Refused(_) | News::Held | News::Settled(_) => {
-                                single.push((name, entry))
+                                single.push((name, entry));
                             }
                         }
                     }
                 }
                 Write::Pause(pause) => {
                     if let Some(name) = pause_name(pause).filter(|name| told.insert(name.clone())) {
-                        events.push(self.waiting(name, pause, place));
+                        events.push(self.waiting(&name, pause, place));
                     }
                 }
                 Write::Execution(_) | Write::Output(_) => {}
@@ -198,14 +198,14 @@ impl Journal<'_> {
         question.map_or_else(|| reported.map_or(call.issued_at, |pause| pause.created_at), |question| question.asked_at)
     }
 
-    fn waiting(&self, name: String, pause: &PauseRow, place: Place<'_>) -> SessionEvent {
+    fn waiting(&self, name: &str, pause: &PauseRow, place: Place<'_>) -> SessionEvent {
         let calls: Vec<&CallRow> = pause.items().filter_map(|seq| self.calls.get(seq as usize)).collect();
         let named = |call: &&CallRow| {
             let digest =
                 pause.reported.iter().find(|reported| reported.call == call.seq).map(|reported| &reported.digest);
             json!({ "call": call.seq, "address": call.address, "digest": digest })
         };
-        let mut data = self.data(Some(pause), &calls, place);
+        let mut data = data_of(Some(pause), &calls, place);
         data.insert("expiresAt".to_owned(), iso_time(pause.expires_at).into());
         let entry = json!({
             "by": null,
@@ -223,7 +223,7 @@ impl Journal<'_> {
             },
         });
         let notice = Notice { event: "waiting".to_owned(), at: pause.created_at, data: Value::Object(data) };
-        SessionEvent { id: self.id(&name), entries: vec![entry], notice: Some(notice) }
+        SessionEvent { id: self.id(name), entries: vec![entry], notice: Some(notice) }
     }
 
     fn decisions(
@@ -235,7 +235,7 @@ impl Journal<'_> {
         let (name, _, first, News::Decided(decision, _)) = part.first()? else { return None };
         let pause = self.pauses.iter().rev().find(|pause| pause.has_asked(first.seq, Some(&decision.digest)));
         let calls: Vec<&CallRow> = part.iter().map(|(_, _, call, _)| *call).collect();
-        let mut data = self.data(pause, &calls, place);
+        let mut data = data_of(pause, &calls, place);
         data.insert("decision".to_owned(), word(decision).into());
         data.insert("by".to_owned(), decision.by.as_deref().into());
         data.insert("via".to_owned(), parts_of(decision).0.into());
@@ -267,7 +267,7 @@ impl Journal<'_> {
             | ExecutionStatus::Sleeping => "failed",
         };
         let error = row.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
-        let mut data = self.data(pause, &[], place);
+        let mut data = data_of(pause, &[], place);
         data.insert("outcome".to_owned(), status.into());
         data.insert("code".to_owned(), error.map(|error| error.code.as_str()).into());
         let mut detail = json!({
@@ -297,22 +297,22 @@ impl Journal<'_> {
         let notice = Notice { event: "finished".to_owned(), at, data: Value::Object(data) };
         SessionEvent { id: self.id(name), entries: vec![entry], notice: Some(notice) }
     }
+}
 
-    /// What every notice says: where it is, and which calls.
-    fn data(&self, pause: Option<&PauseRow>, calls: &[&CallRow], place: Place<'_>) -> Map<String, Value> {
-        let id = pause.and_then(|pause| ExecutionId::encode(place.session, &pause.id));
-        let mut data = Map::new();
-        data.insert("executionId".to_owned(), id.as_deref().into());
-        data.insert("mcpSessionId".to_owned(), place.session.into());
-        data.insert("account".to_owned(), place.account.into());
-        let url = id.map(|id| approval_url(place.origin, &id, place.session));
-        data.insert("approvalUrl".to_owned(), url.into());
-        if !calls.is_empty() {
-            data.insert("count".to_owned(), calls.len().into());
-            data.insert("calls".to_owned(), calls.iter().take(NAMED).map(|call| named(call)).collect());
-        }
-        data
+/// What every notice says: where it is, and which calls.
+fn data_of(pause: Option<&PauseRow>, calls: &[&CallRow], place: Place<'_>) -> Map<String, Value> {
+    let id = pause.and_then(|pause| ExecutionId::encode(place.session, &pause.id));
+    let mut data = Map::new();
+    data.insert("executionId".to_owned(), id.as_deref().into());
+    data.insert("mcpSessionId".to_owned(), place.session.into());
+    data.insert("account".to_owned(), place.account.into());
+    let url = id.map(|id| approval_url(place.origin, &id, place.session));
+    data.insert("approvalUrl".to_owned(), url.into());
+    if !calls.is_empty() {
+        data.insert("count".to_owned(), calls.len().into());
+        data.insert("calls".to_owned(), calls.iter().take(NAMED).map(|call| named(call)).collect());
     }
+    data
 }
 
 /// What of a call the organization has to know.

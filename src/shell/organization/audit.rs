@@ -50,9 +50,10 @@ impl OrganizationDurableObject {
     /// Writes an entry about a change. Part of the transaction that makes the change.
     pub(super) fn note(&self, by: By<'_>, action: &str, target: Option<&str>, detail: Value) -> worker::Result<()> {
         let (via, execution) = by.via.parts();
-        let mut entry = json!({ "by": by.account, "via": via, "action": action, "target": target, "detail": detail });
-        if let (Some(execution), Some(members)) = (execution, entry.as_object_mut()) {
-            members.insert("executionId".to_owned(), execution.into());
+        let mut entry = json!({ "by": by.account, "via": via, "action": action, "target": target });
+        if let Some(members) = entry.as_object_mut() {
+            members.insert("detail".to_owned(), detail);
+            members.extend(execution.map(|execution| ("executionId".to_owned(), execution.into())));
         }
         self.append(entry, None)?;
         self.rearm()
