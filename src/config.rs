@@ -40,6 +40,10 @@ pub struct Settings {
     pub tool_response_bytes: usize,
     /// `EXECUTION_RETENTION_MS`: how long an ended execution can still be asked for.
     pub execution_retention_ms: u64,
+    /// `AUDIT_RETENTION_DAYS`: how long entries of the audit log are kept, in milliseconds.
+    pub audit_retention_ms: u64,
+    /// `WEBHOOK_RETRY_MS`: how long the first try of a webhook is before the second; each further wait is four times as long.
+    pub webhook_retry_ms: u64,
     /// `STREAM_RETENTION_MS`: how long a finished response can be fetched again.
     pub stream_retention_ms: u64,
     /// `SESSION_IDLE_TIMEOUT_MS`, `TOMBSTONE_MS`
@@ -69,8 +73,10 @@ pub enum SettingsError {
     },
 }
 
-/// A day: the longest a timer may be that keeps a person waiting, times 400.
-const LONGEST_MS: u64 = 400 * 86_400_000;
+/// Milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+/// The longest a timer may be that keeps a person waiting.
+const LONGEST_MS: u64 = 400 * DAY_MS;
 
 /// The variables, read in the few forms that there are.
 trait Vars {
@@ -168,6 +174,8 @@ pub fn parse_settings(var: impl Fn(&str) -> Option<String>) -> Result<Settings, 
         tool_response_bytes: usize::try_from(number("TOOL_RESPONSE_BYTES", 16 << 20, 1_024, 64 << 20)?)
             .unwrap_or(16 << 20),
         execution_retention_ms: number("EXECUTION_RETENTION_MS", 86_400_000, 1, LONGEST_MS)?,
+        audit_retention_ms: number("AUDIT_RETENTION_DAYS", 365, 1, 36_500)? * DAY_MS,
+        webhook_retry_ms: number("WEBHOOK_RETRY_MS", 5_000, 1, 3_600_000)?,
         stream_retention_ms: number("STREAM_RETENTION_MS", 300_000, 1, LONGEST_MS)?,
         alarm: AlarmSettings {
             idle_timeout: number("SESSION_IDLE_TIMEOUT_MS", 86_400_000, 1, LONGEST_MS)?,
@@ -222,6 +230,8 @@ mod tests {
             ("MODEL_DECISIONS", "true"),
             ("DEMO", "yes"),
             ("SESSION_JURISDICTION", "mars"),
+            ("AUDIT_RETENTION_DAYS", "0"),
+            ("WEBHOOK_RETRY_MS", "0"),
         ] {
             let vars =
                 if name == "AUTH_MODE" { vec![(name, value)] } else { vec![("AUTH_MODE", "dev"), (name, value)] };

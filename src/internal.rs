@@ -17,10 +17,13 @@ use crate::organization::cursor::Page;
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
 use crate::organization::route::AdminCall;
-use crate::policy::{Judgement, Vouched};
+use crate::organization::stop::Stop;
+use crate::organization::webhook::{Format, SealedText};
+use crate::policy::{Action, Judgement, Vouched, judge_nature};
 use crate::protocol::time::iso_time;
 use crate::protocol::trace::Trace;
 use crate::session::ElicitationMode;
+use crate::session::events::SessionEvent;
 
 /// Version of the messages in this module. From 2 on no header of the client's goes along, so a context has to say what was
 /// asked; from 3 on it is fields between tabs. An object of version 4 would not see that arguments were edited.
@@ -417,6 +420,18 @@ pub struct ToolLookup {
     /// The session's toolkit has this tool's source and no other, so that the source's own names are used.
     #[serde(default, skip_serializing_if = "is_false")]
     pub alone: bool,
+    /// Stops that calls of it may meet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<Stop>,
+}
+
+impl ToolLookup {
+    /// Whether the tool changes nothing, by its own nature.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        let (Some(tool), Some(source)) = (&self.tool, &self.source) else { return false };
+        judge_nature(tool, source.vouched()).action == Action::Allow
+    }
 }
 
 /// What a source is made from.
@@ -636,6 +651,42 @@ impl AdminAnswer {
     }
 }
 
+/// A webhook on its way to storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookPut {
+    /// [`VERSION`]
+    pub version: u32,
+    /// The account that asks.
+    pub by: String,
+    /// How it asks.
+    pub via: Via,
+    /// The organization, which the object does not know of itself.
+    pub organization: String,
+    /// Its slug.
+    pub slug: String,
+    /// What may be shown of the URL, and the URL; `None` leaves what is stored.
+    pub url: Option<(String, SealedText)>,
+    /// A new secret, which counts where there is none yet or where a new one is wanted.
+    pub secret: Option<SealedText>,
+    /// Who reads its messages.
+    pub format: Format,
+    /// What it is told.
+    pub events: Vec<String>,
+    /// Whether messages carry arguments.
+    pub arguments: bool,
+    /// Whether the new secret is wanted.
+    pub rotate_secret: bool,
+}
+
+/// A part of the audit log as JSON lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditPart {
+    /// Whole lines.
+    pub text: String,
+    /// The last entry of it; `None` where the log ends here.
+    pub after: Option<u64>,
+}
+
 /// What an import of a source has to know before it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportStart {
@@ -739,6 +790,9 @@ pub struct ServersAnswer {
     pub sources: Vec<SourceRow>,
     /// The session's toolkit has this one source and no other, so that its own names are used.
     pub alone: bool,
+    /// All stops.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<Stop>,
 }
 
 /// A grant that lets a call through.
@@ -768,7 +822,7 @@ pub struct GrantsQuestion {
 }
 
 /// Everything that waits for a person in one session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitingOfSession {
     /// [`VERSION`]
     pub version: u32,
@@ -776,6 +830,9 @@ pub struct WaitingOfSession {
     pub session: String,
     /// What waits; each is one pause.
     pub items: Vec<WaitingItem>,
+    /// What happened there and was not told yet, in order.
+    #[serde(default)]
+    pub events: Vec<SessionEvent>,
 }
 
 /// A pause that waits for a person. It is stored by the organization object.

@@ -491,6 +491,28 @@ test("an organization of layout 3 is brought up to date, with all that it held",
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
 });
 
+test("an organization of layout 4 is brought up to date, and what was in its audit log is chained", async (t) => {
+  const { own, id, token, api } = await oldOrganization(t, "organization-v4.sql");
+  assert.deepEqual((await api("approvals")).items.map((item) => item.tools[0].address), ["demo.deleteItem"]);
+  assert.deepEqual((await api("keys")).items.map(({ name }) => name), ["kept"]);
+  assert.deepEqual((await api("webhooks")).items, []);
+  const put = await own.fetch("/api/policies", { method: "PUT", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: '{"policies":[]}' });
+  assert.equal(put.status, 200);
+  const { items } = await api("audit");
+  assert.deepEqual(items.map(({ id, action }) => [id, action]), [[5, "policies.put"], [4, "key.create"], [3, "toolkit.put"], [2, "policies.put"], [1, "source.put"]]);
+  const { createHash } = await import("node:crypto");
+  const lines = (await (await own.fetch("/api/audit?format=jsonl", { headers: { authorization: `Bearer ${token}` } })).text()).trim().split("\n");
+  let prev = "0".repeat(64);
+  for (const line of lines.slice(1, -1)) {
+    const entry = JSON.parse(line);
+    assert.equal(entry.prev, prev);
+    prev = createHash("sha256").update(line.replace(/,"hash":"[0-9a-f]{64}"\}$/, "}")).digest("hex");
+    assert.equal(entry.hash, prev);
+  }
+  assert.deepEqual(JSON.parse(lines.at(-1)).head, { id: 5, hash: prev });
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
+});
+
 test("an MCP server that quotes its credential while it is connected to is not quoted", async () => {
   const { api, open } = organization();
   const secret = "handshake-secret-0123456789";
@@ -604,7 +626,8 @@ test("the audit log says how a change was made, and what an administrator vouche
   const paused = await session.tool("execute", { code: 'return await tools.countersign.policies.put({ policies: [{ pattern: "pets.**", action: "block" }] });' });
   await approve(gateway, paused.structuredContent, { token: devToken({ organization: name, account: "root", roles: ["approver"] }) });
   await session.tool("resume", { executionId: paused.structuredContent.executionId });
-  const [policies, source] = (await ok(api("GET", "audit"))).items;
+  const { items } = await ok(api("GET", "audit"));
+  const [policies, source] = ["policies.put", "source.put"].map((action) => items.find((entry) => entry.action === action));
   assert.deepEqual([policies.action, policies.via], ["policies.put", "tool"]);
   assert.match(policies.executionId, /^[0-9a-f]{32}$/);
   assert.deepEqual([source.action, source.via, source.executionId], ["source.put", "api", undefined]);

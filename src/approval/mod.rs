@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub use approvers::{Approvers, Standing};
 pub use digest::{call_digest, pause_digest};
 
+/// What the reason of a call begins with that was asked about while sending was stopped.
+pub const HELD: &str = "sending was stopped when this was asked";
+
 /// What a person may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,4 +123,7 @@ pub struct ShownCall {
     /// Who may decide. Not covered by the digest: a decision is held against the rule of the moment when the call is sent.
     #[serde(default, skip_serializing_if = "Approvers::is_owner")]
     pub approvers: Approvers,
+    /// Whether the tool may change something, whatever the rules say of it. The digest does not cover it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes: bool,
 }

@@ -106,6 +106,12 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
     Hmac::<Sha256>::new(&block.into())
 }
 
+/// HMAC with SHA-256 (RFC 2104) under any key.
+#[must_use]
+pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
+    tag(&keyed(key), data)
+}
+
 fn tag(key: &Hmac<Sha256>, data: &[u8]) -> [u8; 32] {
     key.clone().chain_update(data).finalize().into_bytes().into()
 }

@@ -105,6 +105,16 @@ pub enum Resolution {
         /// A grant that takes the place of asking, if whoever gave it may decide.
         granted: Option<Granted>,
     },
+    /// An administrator stopped sending. What waits for a person waits on, and what a person approved waits again: nothing is
+    /// sent later because it was approved before. Any other call gets the error.
+    Stopped {
+        /// Whether a person has to be asked.
+        ask: bool,
+        /// What a person is shown.
+        shown: ShownCall,
+        /// What the program gets where nobody has to be asked.
+        error: CallError,
+    },
 }
 
 /// What a person allowed before: calls like this one.

@@ -626,6 +626,7 @@ impl World {
                         reason: String::new(),
                         binding,
                         approvers,
+                        changes: false,
                     },
                     granted,
                 }

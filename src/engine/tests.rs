@@ -2,6 +2,7 @@
 
 mod decisions;
 mod questions;
+mod stops;
 mod timers;
 
 use std::collections::BTreeMap;
@@ -182,6 +183,7 @@ fn shown(digest: &str) -> ShownCall {
         reason: String::new(),
         binding: "{}".to_owned(),
         approvers: Approvers::Owner,
+        changes: false,
     }
 }
 

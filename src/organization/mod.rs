@@ -11,10 +11,12 @@ pub mod report;
 pub mod route;
 pub mod slug;
 pub mod source;
+pub mod stop;
 #[cfg(test)]
 mod tests;
 pub mod text;
 pub mod toolkit;
+pub mod webhook;
 
 /// The gateway's own `OpenAPI` document: every route of the administration API.
 pub const DOCUMENT: &str = include_str!("openapi.json");

@@ -7,7 +7,9 @@ use super::fault::Fault;
 use super::keys::{NewKey, parse_new_key};
 use super::slug::{check_source, is_source, is_toolkit};
 use super::source::parse_confirm;
+use super::stop::{parse_scope, parse_stop};
 use super::toolkit::{Toolkit, parse_policies};
+use super::webhook::is_webhook;
 use crate::auth::api_key::is_key_id;
 use crate::policy::Rule;
 
@@ -70,6 +72,20 @@ pub enum Operation {
     DeleteKey(String),
     /// A page of what waits for a person, in all sessions.
     ListApprovals(Page),
+    /// All webhooks.
+    ListWebhooks,
+    /// One webhook, without its secret.
+    ReadWebhook(String),
+    /// A webhook is written; the body is read where its secrets are encrypted.
+    PutWebhook(String),
+    /// A webhook is removed.
+    DeleteWebhook(String),
+    /// All stops.
+    ListStops,
+    /// Sending ends in a scope, for a reason.
+    PutStop(String, Option<String>),
+    /// Sending goes on in a scope.
+    DeleteStop(String),
 }
 
 /// Which tools are looked for.
@@ -101,6 +117,9 @@ impl Operation {
                 | Self::ListAudit(_)
                 | Self::ListKeys(_)
                 | Self::ListApprovals(_)
+                | Self::ListWebhooks
+                | Self::ReadWebhook(_)
+                | Self::ListStops
         )
     }
 }
@@ -109,14 +128,17 @@ impl Operation {
 #[must_use]
 pub fn is_route(path: &str) -> bool {
     let first = path.split('/').next();
-    matches!(first, Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys" | "approvals"))
+    matches!(
+        first,
+        Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys" | "approvals" | "webhooks" | "stops")
+    )
 }
 
-/// Whether what is under that path becomes a tool. What waits does not: a model gets no links to what others wait for. Nor do keys:
-/// what a model has seen is no secret any more.
+/// Whether what is under that path becomes a tool. What waits does not: a model gets no links to what others wait for. Nor do keys
+/// and webhooks: what a model has seen is no secret any more. Stops are people's: no program gets past one.
 #[must_use]
 pub fn is_tool(path: &str) -> bool {
-    is_route(path) && !matches!(path.split('/').next(), Some("approvals" | "keys"))
+    is_route(path) && !matches!(path.split('/').next(), Some("approvals" | "keys" | "webhooks" | "stops"))
 }
 
 /// Reads a request.
@@ -156,7 +178,6 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
             Err(Fault::field("slug", problem))
         }
         (["toolkits", slug], "DELETE") => Ok(Operation::DeleteToolkit(known_toolkit(slug)?)),
-        (["sources" | "toolkits", _], _) => Err(Fault::method("GET, PUT, DELETE")),
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
@@ -167,7 +188,19 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["keys", id], "DELETE") if is_key_id(id) => Ok(Operation::DeleteKey((*id).to_owned())),
         (["keys", _], "DELETE") => Err(Fault::missing("key with that id")),
         (["keys", _], _) => Err(Fault::method("DELETE")),
-        (["sources" | "toolkits" | "tools" | "audit" | "approvals"] | ["tools", _], _) => Err(Fault::method("GET")),
+        (["webhooks"], "GET") => Ok(Operation::ListWebhooks),
+        (["webhooks", slug], "GET") => Ok(Operation::ReadWebhook(known_webhook(slug)?)),
+        (["webhooks", slug], "PUT") if is_webhook(slug) => Ok(Operation::PutWebhook((*slug).to_owned())),
+        (["webhooks", _], "PUT") => Err(Fault::field("slug", "has to have 1 to 64 small letters, digits and -")),
+        (["webhooks", slug], "DELETE") => Ok(Operation::DeleteWebhook(known_webhook(slug)?)),
+        (["sources" | "toolkits" | "webhooks", _], _) => Err(Fault::method("GET, PUT, DELETE")),
+        (["stops"], "GET") => Ok(Operation::ListStops),
+        (["stops", scope], "PUT") => Ok(Operation::PutStop(parse_scope(scope)?, parse_stop(&call.body)?)),
+        (["stops", scope], "DELETE") => Ok(Operation::DeleteStop(parse_scope(scope)?)),
+        (["stops", _], _) => Err(Fault::method("PUT, DELETE")),
+        (["sources" | "toolkits" | "tools" | "audit" | "approvals" | "webhooks" | "stops"] | ["tools", _], _) => {
+            Err(Fault::method("GET"))
+        }
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }
 }
@@ -178,6 +211,10 @@ fn known_source(slug: &str) -> Result<String, Fault> {
 
 fn known_toolkit(slug: &str) -> Result<String, Fault> {
     is_toolkit(slug).then(|| slug.to_owned()).ok_or_else(|| Fault::missing("toolkit with that slug"))
+}
+
+fn known_webhook(slug: &str) -> Result<String, Fault> {
+    is_webhook(slug).then(|| slug.to_owned()).ok_or_else(|| Fault::missing("webhook with that slug"))
 }
 
 fn parse_tool_query(query: &[(String, String)]) -> Result<ToolQuery, Fault> {

@@ -209,6 +209,7 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         described.insert(format!("{} {path}", http.method));
         // What is described is there; a body that is missing is another matter.
         let path = path.replace("{slug}", "abc").replace("{address}", "abc.def").replace("{id}", "0123456789abcdef");
+        let path = path.replace("{scope}", "organization");
         match parse_call(&call(&http.method, &path)) {
             Ok(operation) => assert_eq!(operation.reads(), http.method == "GET", "{path}"),
             Err(fault) => assert_eq!(fault.status, 400, "{path}: {fault}"),
@@ -230,10 +231,15 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         "approvals",
         "keys",
         "keys/{id}",
+        "webhooks",
+        "webhooks/{slug}",
+        "stops",
+        "stops/{scope}",
     ] {
         for method in ["GET", "PUT", "POST", "PATCH", "DELETE"] {
             let path =
                 route.replace("{slug}", "abc").replace("{address}", "abc.def").replace("{id}", "0123456789abcdef");
+            let path = path.replace("{scope}", "organization");
             let exists = !matches!(parse_call(&call(method, &path)), Err(fault) if fault.status == 405);
             assert_eq!(described.contains(&format!("{method} {route}")), exists, "{method} {route}");
         }

@@ -3,8 +3,10 @@
 //! Pure: the stored values and the time go in, decisions come out.
 
 pub mod alarm;
+pub mod app;
 pub mod content;
 pub mod direct;
+pub mod events;
 pub mod failure;
 pub mod form;
 pub mod id;

@@ -127,7 +127,7 @@ A tool may ask the user something while it carries a call out: the same status, 
         "errors",
         "What the error codes mean",
         "# Error codes of a call\n\n- `declined`: a person said no; `reason` says why. `approval_timeout` as the reason: nobody answered in time.\n\
-- `tool_blocked`: policy forbids it. `tool_not_found`: see the suggestions. `invalid_tool_arguments`: see `details`.\n\
+- `tool_blocked`: policy forbids it. `stopped`: an administrator stopped sending; tell the user, do not try again. `tool_not_found`: see the suggestions. `invalid_tool_arguments`: see `details`.\n\
 - `outcome_unknown`: the gateway was interrupted while the call was on its way. It may have been carried out and was not repeated; check before you repeat it.\n\
 - `upstream_error` with `status`: what the API answered is in `details`.\n- `result_too_large`: ask for less. `result_not_found`: the result to be read was forgotten.\n\n\
 `resume` with `execution_not_found`: the id is unknown, expired or of somebody else; run `execute` again.\n",

@@ -1,27 +1,33 @@
 //! The administration API under `/api`: who may use it, and which part of the gateway answers.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use worker::{Env, Request, Response, ResponseBuilder};
 
 use super::approval_api::from_own_page;
+use super::audit_export::audit_lines;
 use super::authentication::{self, has_browser_cookie, person, program};
+use super::clock::sleep;
 use super::entry::{Edge, api_error};
 use super::http::{BodyError, DRAINED_BYTES, header, json_response, read_body};
 use super::import::Importing;
 use super::organization as organization_object;
 use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
+use super::webhooks;
 use crate::auth::Principal;
 use crate::config::Settings;
 use crate::internal::{AdminAnswer, AdminQuestion, VERSION, Via};
 use crate::organization;
 use crate::organization::fault::Fault;
 use crate::organization::keys::{is_key_route, parse_new_key};
-use crate::organization::route::{AdminCall, Operation, is_route, parse_call};
+use crate::organization::route::{AdminCall, Operation, is_route, is_tool, parse_call};
 use crate::protocol::errors::WireError;
 use crate::protocol::headers::is_json;
 
+/// How far two clocks may be apart, in milliseconds.
+const CLOCKS_MS: u64 = 250;
 /// Bytes of a body, but for a source, which brings its document.
 const BODY_LIMIT: usize = 1 << 20;
 /// Bytes of a body with a document. An isolate has 128 MB for everything, and a text inside of JSON is there twice for a
@@ -55,6 +61,20 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
             return Ok(response);
         }
     };
+    let format = edge.url.query_pairs().find(|(name, _)| path == "audit" && name == "format").map(|(_, format)| format);
+    match format.as_deref() {
+        None | Some("json") => {}
+        Some("jsonl") if method == "GET" => {
+            return match audit_lines(edge.env, &principal.organization).await {
+                Ok(response) => Ok(response),
+                Err(error) => {
+                    log_failure("organization/audit-export", &platform_failure(&error));
+                    api_error(&WireError::storage_unavailable())
+                }
+            };
+        }
+        Some(_) => return refuse(&Fault::field("format", "has to be json or jsonl")),
+    }
     let has_body = matches!(method.as_str(), "PUT" | "POST" | "PATCH") && !path.ends_with("/refresh");
     if has_body && !is_json(header(request.headers(), "content-type").as_deref()) {
         return refuse(&Fault::new(415, "Content-Type must be application/json"));
@@ -106,15 +126,20 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         Ok(operation) => operation,
         Err(fault) => return Ok(AdminAnswer::fault(&fault)),
     };
-    if asks.is_tool() && is_key_route(&call.path) {
-        return Ok(AdminAnswer::fault(&Fault::new(403, "Keys are not made, listed or revoked by tools.")));
+    if asks.is_tool() && !is_tool(&call.path) {
+        return Ok(AdminAnswer::fault(&Fault::new(
+            403,
+            "Keys, webhooks and stops are not looked at or changed by tools.",
+        )));
     }
     let name = asks.principal.organization.as_str();
     let reads = operation.reads();
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not an import is the organization object's")]
+    let stops = matches!(operation, Operation::PutStop(..));
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not named is the organization object's")]
     let answer = match operation {
         Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
+        Operation::PutWebhook(slug) => webhooks::put(asks, &slug, &call.body).await?,
         _ => {
             let (by, organization) = (asks.principal.account.clone(), name.to_owned());
             let question = AdminQuestion { version: VERSION, by, organization, via: asks.via.clone(), call };
@@ -126,6 +151,10 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
         organization_object::catalog_changed(name);
         authentication::forget_all();
         log("admin_change", serde_json::json!({ "organization": name, "status": answer.status }));
+    }
+    if stops && answer.status < 300 {
+        // What was looked up before counts for a moment yet; whoever gets the answer can rely on it that the moment is over.
+        sleep(Duration::from_millis(organization_object::FRESH_MS + CLOCKS_MS)).await;
     }
     Ok(answer)
 }

@@ -1,9 +1,12 @@
-//! Tells the organization what waits for a person in this session, for the list that administrators see.
+//! Tells the organization what waits for a person in this session, for the list that administrators see, and what was decided
+//! and came of it, for the audit log and webhooks.
 //!
 //! The journal is the truth, and what the organization has of it is a copy that is replaced as a whole. The session notes what
 //! was taken last, so a copy that was missed, or a crash between the journal and here, is made up for by the next step, by the
 //! alarm, or by the next life of the object; and what expired counts for nothing there. Only pauses and decisions cost a
 //! request.
+//!
+//! Events are written with the rows that they are about and stay until the organization has taken them; it takes each once.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,13 +16,15 @@ use wasm_bindgen_futures::spawn_local;
 
 use super::clock::now;
 use super::organization;
-use super::runner::Runner;
+use super::runner::{Live, Runner};
+use super::store::StoreError;
 use super::telemetry::log;
 use crate::engine::{CallRow, CallStatus, Write};
 use crate::internal::{VERSION, WaitingItem, WaitingOfSession, WaitingTool};
 use crate::json::sha256_hex;
 use crate::protocol::text::bounded;
 use crate::session::SessionMeta;
+use crate::session::events::{Journal, Place};
 use crate::session::id::ExecutionId;
 use crate::session::tools::approval_url;
 
@@ -27,6 +32,8 @@ use crate::session::tools::approval_url;
 const RETRY_MS: u64 = 30_000;
 /// Tools that one item names.
 const TOOLS: usize = 20;
+/// Events that are told at a time.
+const EVENTS: i64 = 20;
 /// Characters of what a client calls itself.
 const CLIENT_CHARS: usize = 200;
 
@@ -37,12 +44,19 @@ pub(super) struct Inbox {
     /// Something changed while it was told.
     again: Cell<bool>,
     retry_at: Cell<Option<u64>>,
+    /// There are events that the organization may not have; the alarm makes sure at this time.
+    untold: Cell<Option<u64>>,
 }
 
 impl Inbox {
     /// When the alarm has to see to it.
     pub(super) fn retry_at(&self) -> Option<u64> {
-        self.retry_at.get()
+        self.retry_at.get().or(self.untold.get())
+    }
+
+    /// Whether the organization may not have all that happened here, so that the object must not be wiped.
+    pub(super) fn has_untold(&self) -> bool {
+        self.untold.get().is_some()
     }
 }
 
@@ -63,6 +77,9 @@ impl Runner {
     pub(crate) fn tell_waiting_later(self: &Rc<Self>) {
         // What is told now need not be told by the alarm, which must not ring for it at full speed.
         self.inbox.retry_at.set(None);
+        if self.inbox.has_untold() {
+            self.inbox.untold.set(Some(now().saturating_add(RETRY_MS)));
+        }
         if self.inbox.telling.replace(true) {
             self.inbox.again.set(true);
             return;
@@ -103,16 +120,58 @@ impl Runner {
         self.confirm_grants(&meta.organization).await?;
         let items = self.waiting_items(&meta);
         let mark = if items.is_empty() { String::new() } else { sha256_hex(serde_json::to_string(&items)?.as_bytes()) };
-        if self.store.told_waiting().map_err(stored)? == mark {
-            return Ok(());
+        let numbered = self.store.events_to_tell(EVENTS).map_err(stored)?;
+        if numbered.is_empty() {
+            self.all_is_told();
+            if self.store.told_waiting().map_err(stored)? == mark {
+                return Ok(());
+            }
         }
-        let waiting = WaitingOfSession { version: VERSION, session: self.object_id(), items };
+        let last = numbered.last().map(|(number, _)| *number);
+        let events = numbered.into_iter().map(|(_, event)| event).collect();
+        let waiting = WaitingOfSession { version: VERSION, session: self.object_id(), items, events };
         organization::put_waiting(self.env(), &meta.organization, &waiting).await?;
         // The object may have been wiped meanwhile, and nothing is written into what is empty.
         if self.last_activity.get().is_some() {
             self.store.put_told_waiting(&mark).map_err(stored)?;
+            if let Some(last) = last {
+                self.store.forget_told_events(last).map_err(stored)?;
+                // There may be more.
+                self.inbox.again.set(true);
+            }
         }
         Ok(())
+    }
+
+    /// Keeps what these writes tell, in their transaction; whether there is anything.
+    pub(super) fn keep_events(&self, live: &Live, writes: &[Write]) -> Result<bool, StoreError> {
+        let session = self.object_id();
+        let engine = live.engine.borrow();
+        let journal = Journal { row: engine.row(), calls: engine.calls(), pauses: engine.pauses() };
+        let place = Place { session: &session, account: &live.caller.account, origin: &live.caller.public_origin };
+        let events = journal.news(writes, place, &mut live.told.borrow_mut());
+        for event in &events {
+            self.store.put_event_to_tell(event)?;
+        }
+        if !events.is_empty() && self.inbox.untold.get().is_none() {
+            self.inbox.untold.set(Some(now().saturating_add(RETRY_MS)));
+        }
+        Ok(!events.is_empty())
+    }
+
+    /// Finds out whether an earlier life of the object ended before it had told everything.
+    pub(super) fn find_untold(&self) -> Result<(), StoreError> {
+        if self.inbox.untold.get().is_none() && !self.store.events_to_tell(1)?.is_empty() {
+            self.inbox.untold.set(Some(now().saturating_add(RETRY_MS)));
+        }
+        Ok(())
+    }
+
+    /// The organization has everything: the alarm need not ring for it.
+    fn all_is_told(&self) {
+        if let Some(at) = self.inbox.untold.take() {
+            self.disarm(at);
+        }
     }
 
     fn waiting_items(&self, meta: &SessionMeta) -> Vec<WaitingItem> {

@@ -14,7 +14,7 @@ use super::clock::now;
 use super::organization;
 use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
-use crate::approval::{Approvers, ShownCall, call_digest};
+use crate::approval::{Approvers, HELD, ShownCall, call_digest};
 use crate::auth::settings::AuthSettings;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::graphql;
@@ -28,6 +28,7 @@ use crate::internal::{CatalogQuestion, FoundGrant, SourceKind, SourceRow, ToolLo
 use crate::json::{canonical_json, sha256_hex};
 use crate::organization::grant::{WantedCall, can_be_granted};
 use crate::organization::route::AdminCall;
+use crate::organization::stop::{Stop, stop_of};
 use crate::policy::{Action, judge_nature, may_be_sent_again};
 
 /// Bytes of a definition that the digest covers and the page may show.
@@ -232,6 +233,8 @@ pub(crate) fn resolve_found(
         let message = format!("Policy forbids this tool: {}", judgement.reason);
         return Err(Box::new(CallError::new("tool_blocked", message)));
     }
+    let stop = stop_of(&lookup.stops, &source.slug, &caller.account);
+    let held = stop.map(|stop| format!("{HELD} ({}); ", stop.message())).unwrap_or_default();
     let arguments = canonical_json(&arguments);
     let credential = source.credential.as_ref();
     let mut binding = json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) });
@@ -248,17 +251,24 @@ pub(crate) fn resolve_found(
         method,
         url,
         credential: credential.map(|credential| format!("{} of the source {}", credential.kind, source.slug)),
-        reason: judgement.reason,
+        reason: format!("{held}{}", judgement.reason),
         binding,
         approvers: judgement.by,
+        changes: judge_nature(tool, source.vouched()).action != Action::Allow,
     };
-    let resolution = Resolution::Ready {
-        ask: judgement.action == Action::Approve,
-        idempotent: may_be_sent_again(tool, source.vouched()),
-        shown,
-        granted: None,
+    let ask = judgement.action == Action::Approve;
+    let resolution = match stop {
+        Some(stop) => Resolution::Stopped { ask, shown, error: stopped(stop) },
+        None => {
+            Resolution::Ready { ask, idempotent: may_be_sent_again(tool, source.vouched()), shown, granted: None }
+        }
     };
     Ok((resolution, prepared))
+}
+
+fn stopped(stop: &Stop) -> CallError {
+    let message = format!("{}. The call was not sent.", stop.message());
+    CallError { reason: stop.reason.clone(), ..CallError::new("stopped", message) }
 }
 
 fn is_own_api(source: &SourceRow) -> bool {
@@ -325,6 +335,7 @@ fn resolve_question(call: &CallToResolve, arguments: Value) -> (Resolution, Prep
         reason: "it only reads the catalog".to_owned(),
         binding: String::new(),
         approvers: Approvers::Owner,
+        changes: false,
     };
     let question = CatalogQuestion { address: call.address.clone(), arguments };
     (Resolution::Ready { ask: false, idempotent: true, shown, granted: None }, Prepared::Catalog(question))

@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod approval_api;
+mod audit_export;
 mod authentication;
 mod clock;
 mod entry;
@@ -26,3 +27,4 @@ mod session;
 mod store;
 mod telemetry;
 mod upstream;
+mod webhooks;

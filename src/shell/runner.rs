@@ -35,6 +35,7 @@ use crate::engine::{
     Reply, Resolution, Turn, Write, ok_result,
 };
 use crate::session::alarm::{AlarmState, next_alarm};
+use crate::session::events::Journal;
 use crate::session::id::{NONCE_BYTES, pause_id};
 use crate::session::results::{READ_RESULT, parse_read, part_of_result};
 use crate::upstream::Link;
@@ -53,7 +54,7 @@ pub(crate) struct Live {
     pub(crate) id: String,
     pub(crate) engine: RefCell<Execution>,
     pub(crate) program: ProgramRow,
-    caller: Caller,
+    pub(super) caller: Caller,
     sandbox: RefCell<Option<Machine>>,
     prepared: RefCell<HashMap<u32, Prepared>>,
     /// When something in memory wakes it, because a timer is due then.
@@ -68,6 +69,8 @@ pub(crate) struct Live {
     ended: Notify,
     /// Its rows could not be written: what is in memory is not what is stored.
     pub(crate) lost: Cell<bool>,
+    /// Names of the events that its journal has told.
+    pub(super) told: RefCell<BTreeSet<String>>,
 }
 
 impl Live {
@@ -235,6 +238,7 @@ impl Runner {
             questions: Questions::default(),
             ended: Notify::default(),
             lost: Cell::new(false),
+            told: RefCell::default(),
         });
         self.live.borrow_mut().insert(id, Rc::clone(&live));
         self.carry_out(&live, effects);
@@ -254,6 +258,7 @@ impl Runner {
             }
         }
         self.loaded.set(true);
+        self.find_untold()?;
         // An earlier life of the object may have ended before it told.
         self.tell_waiting_later();
         Ok(())
@@ -266,6 +271,7 @@ impl Runner {
         let program = self.store.program(id)?.ok_or_else(|| corrupt("program"))?;
         let (calls, pauses, output) = (self.store.calls(id)?, self.store.pauses(id)?, self.store.output(id)?);
         let told_logs = output.logs.len();
+        let told = Journal { row: &row, calls: &calls, pauses: &pauses }.told();
         let engine = Execution::restore(row, calls, pauses, output, self.settings.limits);
         let caller = Caller { trace: program.trace.clone(), ..caller.clone() };
         // An earlier life of the object may have ended before it said so.
@@ -284,6 +290,7 @@ impl Runner {
             questions: Questions::default(),
             ended: Notify::default(),
             lost: Cell::new(false),
+            told: RefCell::new(told),
         }))
     }
 
@@ -464,12 +471,16 @@ impl Runner {
         for effect in effects {
             match effect {
                 Effect::Commit(writes) => {
-                    if let Err(error) = self.store.commit(&live.id, &writes) {
-                        self.lose(live, &error.to_string());
-                        return;
-                    }
+                    let stored = self.store.commit(&live.id, &writes).and_then(|()| self.keep_events(live, &writes));
+                    let news = match stored {
+                        Ok(news) => news,
+                        Err(error) => {
+                            self.lose(live, &error.to_string());
+                            return;
+                        }
+                    };
                     log_expired(&live.id, &writes);
-                    if changes_waiting(&writes) {
+                    if news || changes_waiting(&writes) {
                         self.tell_waiting_later();
                     }
                 }
@@ -816,7 +827,8 @@ impl Runner {
             execution: live.values().filter_map(|live| self.alarm_of(live, now)).chain(self.inbox.retry_at()).min(),
             waiting: status(ExecutionStatus::Waiting) + status(ExecutionStatus::Sleeping),
             running: status(ExecutionStatus::Running)
-                + live.values().filter(|live| live.engine.borrow().row().settling).count(),
+                + live.values().filter(|live| live.engine.borrow().row().settling).count()
+                + usize::from(self.inbox.has_untold()),
             retention: [
                 self.store.oldest_end()?.map(|at| at.saturating_add(self.retention_ms())),
                 self.store.oldest_stream_end()?.map(|at| at.saturating_add(self.settings.stream_retention_ms)),
@@ -866,6 +878,14 @@ impl Runner {
     pub(crate) fn arm_at(&self, at: u64) {
         self.armed.set(Some(at));
         set_alarm(&self.state.storage(), at);
+    }
+
+    /// What the alarm was set to that time for has happened: it is set anew.
+    pub(super) fn disarm(&self, at: u64) {
+        if self.armed.get() == Some(at) {
+            self.armed.set(None);
+            self.rearm();
+        }
     }
 
     /// The alarm rang, so none is set.

@@ -5,7 +5,7 @@
 //! | `meta` | `schema-version`, `session-meta`, `last-activity-ms`, `told-waiting` | one value each |
 //! | `execution` | id | when it was started and when it ended |
 //! | `pause` | id | the execution it belongs to |
-//! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit |
+//! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit; of no execution: `event`, what the organization is still to be told |
 //!
 //! | `stream` | id | the request that is answered on it, and what that waits for |
 //! | `event` | stream, number | what was sent before the response; without text where it was too large to keep |
@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use worker::{SqlStorage, SqlStorageValue, State};
 
 use crate::engine::{CallRow, ExecutionRow, Outcome, Output, PauseRow, ProgramRow, Write};
+use crate::session::events::SessionEvent;
 use crate::session::stream::{Awaits, StreamRow};
 use crate::session::{SCHEMA_VERSION, SessionMeta};
 
@@ -313,6 +314,40 @@ impl SessionStore {
             )?;
         }
         self.sql.exec("DELETE FROM execution WHERE ended_at <= ?", vec![cast(until).into()])?;
+        Ok(())
+    }
+
+    // ---- events -----------------------------------------------------------------------------
+
+    /// Keeps an event until the organization has it. Part of the transaction that writes what it is about.
+    pub(crate) fn put_event_to_tell(&self, event: &SessionEvent) -> Result<(), StoreError> {
+        self.sql.exec(
+            "INSERT INTO journal (execution, kind, number, part, json) \
+             SELECT '', 'event', COALESCE(MAX(number), -1) + 1, 0, ? FROM journal WHERE execution = '' AND kind = 'event'",
+            vec![to_text("event", event)?.into()],
+        )?;
+        Ok(())
+    }
+
+    /// The first events that the organization does not have, with their numbers.
+    pub(crate) fn events_to_tell(&self, most: i64) -> Result<Vec<(u64, SessionEvent)>, StoreError> {
+        let rows = self.rows(
+            "SELECT number, json FROM journal WHERE execution = '' AND kind = 'event' ORDER BY number LIMIT ?",
+            vec![most.into()],
+        )?;
+        let event = |row: Vec<SqlStorageValue>| {
+            let mut columns = row.into_iter();
+            let number = columns.next().and_then(integer_of).unwrap_or(0);
+            let text = columns.next().and_then(text_of).unwrap_or_default();
+            Ok((number, parse(&format!("event {number}"), &text)?))
+        };
+        rows.into_iter().map(event).collect()
+    }
+
+    /// Forgets events up to a number: the organization has them.
+    pub(crate) fn forget_told_events(&self, number: u64) -> Result<(), StoreError> {
+        let query = "DELETE FROM journal WHERE execution = '' AND kind = 'event' AND number <= ?";
+        self.sql.exec(query, vec![cast(number).into()])?;
         Ok(())
     }
 

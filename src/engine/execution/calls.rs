@@ -116,6 +116,20 @@ impl Execution {
                 self.settle(now, call.seq, result);
                 return;
             }
+            Resolution::Stopped { ask, shown, error } => {
+                match call.status {
+                    CallStatus::Approved => {
+                        // It is the same call, so nothing changed since it was shown.
+                        self.change_call(call.seq, |call| call.decision = None);
+                        self.ask(now, call.seq, shown);
+                    }
+                    CallStatus::Issued if ask => self.ask(now, call.seq, shown),
+                    CallStatus::Issued => self.settle(now, call.seq, error_result(&error)),
+                    CallStatus::Sent => self.settle(now, call.seq, error_result(&outcome_unknown())),
+                    CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Settled => {}
+                }
+                return;
+            }
             Resolution::Ready { ask, idempotent, shown, granted } => (ask, idempotent, shown, granted),
         };
         let granted = granted.filter(|granted| shown.approvers.admit(granted.standing));

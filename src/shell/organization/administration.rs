@@ -52,9 +52,17 @@ impl OrganizationDurableObject {
             Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
             Operation::DeleteKey(id) => self.delete_key(by, &id),
             Operation::ListApprovals(page) => self.list_waiting(&page),
-            // Documents are read where sessions do not have to wait for it.
-            Operation::PutSource(_) | Operation::RefreshSource(_) => {
-                Err(worker::Error::RustError("an import was sent to the organization's storage".to_owned()))
+            Operation::ListWebhooks => self.list_webhooks(),
+            Operation::ReadWebhook(slug) => self.read_webhook(&slug),
+            Operation::DeleteWebhook(slug) => self.delete_webhook(by, &slug),
+            Operation::ListStops => self.list_stops(),
+            Operation::PutStop(scope, reason) => self.put_stop(by, &scope, reason),
+            Operation::DeleteStop(scope) => self.delete_stop(by, &scope),
+            // Documents are read, and secrets encrypted, where sessions do not have to wait for it.
+            Operation::PutSource(_) | Operation::RefreshSource(_) | Operation::PutWebhook(_) => {
+                Err(worker::Error::RustError(
+                    "a request was sent to the organization's storage that is not for it".to_owned(),
+                ))
             }
         }
     }

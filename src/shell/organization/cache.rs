@@ -1,5 +1,5 @@
-//! Tools that this isolate looked up lately. What is known is used for five seconds, then the organization is asked whether its
-//! catalog is still the same.
+//! Tools that this isolate looked up lately. What is known of one that only reads is used for five seconds; then, and always before
+//! a call that may change something, the organization is asked whether its catalog is still the same.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use std::rc::Rc;
 use crate::internal::ToolLookup;
 use crate::shell::clock::now;
 
-/// How long what is known is used without asking, in milliseconds.
-const FRESH_MS: u64 = 5_000;
+/// How long what is known of a tool that only reads is used without asking, in milliseconds.
+pub(crate) const FRESH_MS: u64 = 5_000;
 /// Organizations that are remembered.
 const ORGANIZATIONS: usize = 16;
 /// Tools of one organization that are remembered.
@@ -30,7 +30,7 @@ thread_local! {
 
 /// A tool that is known.
 pub(super) enum Remembered {
-    /// As it was less than five seconds ago.
+    /// It only reads, and this is how it was less than five seconds ago. Before anything else the organization is asked.
     Fresh(Rc<ToolLookup>),
     /// As it is in that version of the catalog.
     Stale(u64, Rc<ToolLookup>),
@@ -40,7 +40,7 @@ pub(super) fn recall(organization: &str, resource: &str, address: &str) -> Optio
     KNOWN.with_borrow(|all| {
         let known = all.get(organization)?;
         let lookup = Rc::clone(known.tools.get(&(resource.to_owned(), address.to_owned()))?);
-        Some(if now().saturating_sub(known.checked_at) < FRESH_MS {
+        Some(if lookup.only_reads() && now().saturating_sub(known.checked_at) < FRESH_MS {
             Remembered::Fresh(lookup)
         } else {
             Remembered::Stale(known.catalog, lookup)

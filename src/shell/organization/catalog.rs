@@ -18,6 +18,7 @@ use crate::internal::{
     CatalogQuestion, DirectAnswer, DirectQuestion, LookupAnswer, LookupQuestion, Question, ServersAnswer, SourceKind,
     SourceRow, ToolLookup,
 };
+use crate::organization::stop::Stop;
 use crate::organization::toolkit::Toolkit;
 use crate::policy::{Action, Judgement, Rule, Rules, judge};
 use crate::session::direct::{PAGE, direct_name, listed_tool, own_direct_name};
@@ -39,6 +40,7 @@ const EVERYTHING: &str = "default";
 pub(super) struct Rulebook {
     pub(super) policies: Vec<Rule>,
     pub(super) toolkits: BTreeMap<String, Toolkit>,
+    pub(super) stops: Vec<Stop>,
 }
 
 /// What one resource sees of the catalog.
@@ -106,7 +108,10 @@ impl View<'_> {
         let judgement = self.judge(&tool)?;
         let source = self.source_of(&tool.source)?.map(|source| SourceRow::clone(&source));
         let alone = self.own_source().is_some();
-        Ok(ToolLookup { judgement: Some(judgement), tool: Some(tool), source, suggestions: Vec::new(), alone })
+        // Those of other sources are of no matter.
+        let of_others = |stop: &Stop| stop.scope.strip_prefix("source:").is_some_and(|slug| slug != tool.source);
+        let stops = self.rulebook.stops.iter().filter(|stop| !of_others(stop)).cloned().collect();
+        Ok(ToolLookup { judgement: Some(judgement), tool: Some(tool), source, suggestions: Vec::new(), alone, stops })
     }
 
     fn suggestions(&self, address: &str) -> worker::Result<Vec<String>> {
@@ -307,7 +312,7 @@ impl View<'_> {
                 }
             }
         }
-        Ok(ServersAnswer { sources, alone: self.own_source().is_some() })
+        Ok(ServersAnswer { sources, alone: self.own_source().is_some(), stops: self.rulebook.stops.clone() })
     }
 
     fn summary(&self, tool: &Tool) -> worker::Result<Value> {
@@ -403,7 +408,8 @@ impl OrganizationDurableObject {
             return Ok(Rc::clone(known));
         }
         let policies = self.meta("policies")?.map(|text| serde_json::from_str(&text)).transpose()?;
-        let mut rulebook = Rulebook { policies: policies.unwrap_or_default(), ..Rulebook::default() };
+        let policies = policies.unwrap_or_default();
+        let mut rulebook = Rulebook { policies, stops: self.stops()?, ..Rulebook::default() };
         for row in self.rows("SELECT slug, json FROM toolkit", vec![])? {
             if let (Some(slug), Some(json)) = (text(&row, 0), text(&row, 1)) {
                 rulebook.toolkits.insert(slug.to_owned(), serde_json::from_str(json)?);

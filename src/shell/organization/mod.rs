@@ -1,6 +1,7 @@
 //! How a session object and the edge talk to the organization object.
 
 mod administration;
+mod alarm;
 mod audit;
 mod built_in;
 mod cache;
@@ -14,9 +15,11 @@ mod object;
 mod rows;
 mod servers;
 mod staging;
+mod stops;
 mod subscribers;
 mod transaction;
 mod waiting;
+mod webhooks;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,6 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::{Env, Headers, Method, Request, RequestInit, Response};
 
+pub(super) use self::cache::FRESH_MS;
 use self::cache::Remembered;
 pub(super) use self::staging::staged_tool;
 use super::clock::{now, sleep};
@@ -33,9 +37,9 @@ use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::auth::api_key::{KeyRecord, PresentedKey};
 use crate::internal::{
-    AdminAnswer, AdminQuestion, CatalogQuestion, DirectAnswer, DirectQuestion, FoundGrant, GrantsQuestion, ImportEnd,
-    ImportStart, KeyQuestion, LookupAnswer, LookupQuestion, Question, ServerSeen, ServersAnswer, StagedTools,
-    ToolLookup, VERSION, WaitingOfSession,
+    AdminAnswer, AdminQuestion, AuditPart, CatalogQuestion, DirectAnswer, DirectQuestion, FoundGrant, GrantsQuestion,
+    ImportEnd, ImportStart, KeyQuestion, LookupAnswer, LookupQuestion, Question, ServerSeen, ServersAnswer,
+    StagedTools, ToolLookup, VERSION, WaitingOfSession, WebhookPut,
 };
 use crate::oauth::{GrantAnswer, GrantStep};
 use crate::organization::grant::{CallGrant, WantedCall};
@@ -99,6 +103,16 @@ pub(crate) async fn administer(env: &Env, organization: &str, question: &AdminQu
     }
     // Not tried again: it may have been carried out.
     change(env, organization, "admin", question).await
+}
+
+/// A part of the whole audit log, oldest first, after an entry; see `AuditPart`.
+pub(crate) async fn export_audit(env: &Env, organization: &str, after: Option<u64>) -> worker::Result<AuditPart> {
+    ask(env, organization, "audit-export", &after).await
+}
+
+/// Writes a webhook. Not tried again: it may have been carried out.
+pub(crate) async fn put_webhook(env: &Env, organization: &str, put: &WebhookPut) -> worker::Result<AdminAnswer> {
+    change(env, organization, "webhook", put).await
 }
 
 /// What an import of a source has to know before it begins.
@@ -196,9 +210,10 @@ pub(crate) async fn subscribe(env: &Env, organization: &str, session: &str) -> w
     ask(env, organization, "subscribe", &(organization, session)).await
 }
 
-/// Says what waits for a person in a session. Telling it twice does no harm.
+/// Says what waits for a person in a session, and what happened there. Telling it twice does no harm.
 pub(crate) async fn put_waiting(env: &Env, organization: &str, waiting: &WaitingOfSession) -> worker::Result<()> {
-    ask(env, organization, "waiting", waiting).await
+    // Not `waiting`, which an older release would take without the events.
+    ask(env, organization, "told", waiting).await
 }
 
 /// Says how an MCP server was found. Telling it twice does no harm.

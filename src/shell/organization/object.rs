@@ -2,7 +2,7 @@
 //!
 //! | table | key | holds |
 //! |---|---|---|
-//! | `meta` | `schema-version`, `catalog-version`, `told-at-ms`, `organization`, `policies`, `demo-inventory` | one value each |
+//! | `meta` | `schema-version`, `catalog-version`, `told-at-ms`, `tell-at-ms`, `organization`, `policies`, `stops`, `audit-head`, `audit-checkpoint`, `demo-inventory` | one value each |
 //! | `source` | slug | the source, the hash of a built-in one's document, and the report of the last import |
 //! | `tool` | id; address | the names that clients see in direct mode, which operation it is, and the tool as JSON |
 //! | `tool_search` | (FTS5) the tool's id | words of address, title and description |
@@ -11,7 +11,9 @@
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `server_state` | source | how an MCP server was found when it was last asked |
 //! | `waiting` | execution id | what waits for a person in the sessions, as they say |
-//! | `audit` | number | who changed what, and when |
+//! | `audit` | number; event | who changed or decided what, and when: the text, its hash, and the session's event that it is of |
+//! | `webhook` | slug | a webhook, its URL and secret encrypted, and how its endpoint was found |
+//! | `delivery` | number | messages on their way to webhooks |
 //! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
 //! | `call_grant` | id | what people allowed beyond one call |
 //! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |
@@ -27,18 +29,17 @@ use std::rc::Rc;
 use serde_json::json;
 use worker::{DurableObject, Env, Request, Response, SqlStorage, SqlStorageValue, State, durable_object, wasm_bindgen};
 
+use super::alarm::TELL_AT;
 use super::catalog::Rulebook;
 use super::read_own_body;
 use super::rows::{Row, text};
 use crate::internal::{
     AdminQuestion, CatalogQuestion, DirectQuestion, GrantsQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question,
-    ServerSeen, StagedTools, VERSION, WaitingOfSession,
+    ServerSeen, StagedTools, VERSION, WaitingOfSession, WebhookPut,
 };
 use crate::organization::grant::{CallGrant, WantedCall};
 use crate::shell::clock::now;
 use crate::shell::http::json_response;
-use crate::shell::runner::set_alarm;
-use crate::shell::telemetry::log_error;
 
 /// Between two rounds in which sessions are told of changes, in milliseconds.
 const TOLD_EVERY_MS: u64 = 1_000;
@@ -128,7 +129,7 @@ impl DurableObject for OrganizationDurableObject {
                 let question: GrantsQuestion = self.read(&mut request).await?;
                 Response::from_json(&self.answer_grants(&question)?)
             }
-            "waiting" => {
+            "waiting" | "told" => {
                 let waiting: WaitingOfSession = self.read(&mut request).await?;
                 self.put_waiting(&waiting)?;
                 Response::from_json(&())
@@ -137,6 +138,14 @@ impl DurableObject for OrganizationDurableObject {
                 let seen: ServerSeen = self.read(&mut request).await?;
                 self.note_server(&seen)?;
                 Response::from_json(&())
+            }
+            "webhook" => {
+                let put: WebhookPut = self.read(&mut request).await?;
+                Response::from_json(&self.put_webhook(put)?)
+            }
+            "audit-export" => {
+                let after: Option<u64> = self.read(&mut request).await?;
+                Response::from_json(&self.export_audit(after)?)
             }
             "admin" => {
                 let question: AdminQuestion = self.read(&mut request).await?;
@@ -159,11 +168,8 @@ impl DurableObject for OrganizationDurableObject {
         }
     }
 
-    /// The catalog changed: whoever has an open stream is told. Never an error: the platform drops an alarm after six.
     async fn alarm(&self) -> worker::Result<Response> {
-        if let Err(error) = self.tell_subscribers().await {
-            log_error("mcp_catalog_change_not_told", json!({ "reason": error.to_string() }));
-        }
+        self.ring().await;
         Response::empty()
     }
 }
@@ -213,9 +219,10 @@ impl OrganizationDurableObject {
     pub(super) fn catalog_changed(&self) -> worker::Result<()> {
         *self.rulebook.borrow_mut() = None;
         self.put_meta("catalog-version", &(self.catalog()? + 1).to_string())?;
-        if !self.rows("SELECT 1 FROM subscriber LIMIT 1", vec![])?.is_empty() {
+        if !self.rows("SELECT 1 FROM subscriber LIMIT 1", vec![])?.is_empty() && self.meta(TELL_AT)?.is_none() {
             let told_at = self.meta("told-at-ms")?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-            set_alarm(&self.state.storage(), now().max(told_at.saturating_add(TOLD_EVERY_MS)));
+            self.put_meta(TELL_AT, &now().max(told_at.saturating_add(TOLD_EVERY_MS)).to_string())?;
+            self.rearm()?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::internal::{AdminAnswer, WaitingItem, WaitingOfSession};
 use crate::organization::cursor::{Page, encode};
 use crate::organization::fault::Fault;
 use crate::protocol::time::iso_time;
+use crate::session::events::SessionEvent;
 use crate::shell::clock::now;
 
 impl OrganizationDurableObject {
@@ -34,8 +35,28 @@ impl OrganizationDurableObject {
                     ],
                 )?;
             }
-            Ok(())
+            self.take_events(&waiting.events)
         })
+    }
+
+    /// Writes what happened in a session into the audit log, and has webhooks told; what was taken already counts once.
+    fn take_events(&self, events: &[SessionEvent]) -> worker::Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        for event in events {
+            if self.has_noted(&event.id)? {
+                continue;
+            }
+            let mut name = Some(event.id.as_str());
+            for entry in &event.entries {
+                self.append(entry.clone(), name.take())?;
+            }
+            if let Some(notice) = &event.notice {
+                self.enqueue(notice)?;
+            }
+        }
+        self.rearm()
     }
 
     /// A page, what has waited longest first.

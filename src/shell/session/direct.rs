@@ -15,21 +15,20 @@ use super::outcome::RpcError;
 use super::questions::{ExchangeLink, UpstreamLink};
 use super::{Session, caller_of};
 use crate::engine::{DirectCall, ProgramRow, Resolution, error_result};
-use crate::internal::{DirectAnswer, DirectQuestion, ToolLookup};
+use crate::internal::{DirectAnswer, DirectQuestion, SourceRow, ToolLookup};
 use crate::json::canonical_json;
+use crate::organization::stop::{Stop, stop_of};
 use crate::policy::{Vouched, may_be_sent_again};
 use crate::protocol::text::bounded;
-use crate::session::SessionMeta;
 use crate::session::direct::{outcome_result, own_tool};
+use crate::session::{SessionMeta, app};
 use crate::shell::clock::{now, sleep};
 use crate::shell::invoke::{CallToResolve, Caller, invoke, log_call, resolve_found};
-use crate::shell::organization;
+use crate::shell::organization::{self, FRESH_MS};
 use crate::shell::telemetry::log;
 use crate::shell::upstream::{Reach, UpstreamServer};
 use crate::upstream::{Link, McpServer, Offers, ServerError};
 
-/// How long what is known of the catalog is used without asking, in milliseconds.
-const FRESH_MS: u64 = 5_000;
 /// How long a list waits for one server.
 const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Tools that are remembered.
@@ -43,8 +42,8 @@ pub(super) struct Directory {
     tools: BTreeMap<String, Rc<ToolLookup>>,
 }
 
-/// When the organization was asked, and the servers.
-type Configured = (u64, Vec<Rc<dyn McpServer>>);
+/// When the organization was asked, and the servers; with the stops of those that nothing is sent to.
+type Configured = (u64, Vec<Rc<dyn McpServer>>, BTreeMap<String, Stop>);
 
 /// The MCP servers of a session.
 pub(super) struct Servers {
@@ -102,12 +101,15 @@ impl Session {
     ) -> Result<String, RpcError> {
         let unknown = || RpcError::method_not_found(method);
         let (offers, list) = serves(method).ok_or_else(unknown)?;
+        let apps = method.starts_with("resources/") && app::shows_apps(&exchange.meta.capabilities);
+        let own = if apps && method == "resources/list" { vec![app::entry()] } else { Vec::new() };
         let servers = self.all_servers(&exchange.meta).await;
         let servers: Vec<Rc<dyn McpServer>> = servers.into_iter().filter(|server| offers(server.offers())).collect();
         match list {
             Some(_) if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) => Err(RpcError::invalid_cursor()),
+            Some(key) if servers.is_empty() && apps => Ok(json!({ key: own }).to_string()),
             _ if servers.is_empty() => Err(unknown()),
-            Some(key) => Ok(self.merged_list(exchange, &servers, method, key).await),
+            Some(key) => Ok(self.merged_list(exchange, &servers, method, (key, own)).await),
             None => self.first_answer(exchange, servers, method, params).await,
         }
     }
@@ -118,7 +120,7 @@ impl Session {
         exchange: &Rc<Exchange>,
         servers: &[Rc<dyn McpServer>],
         method: &str,
-        key: &'static str,
+        (key, own): (&'static str, Vec<Value>),
     ) -> String {
         let ask = |server: &Rc<dyn McpServer>| {
             let server = Rc::clone(server);
@@ -136,7 +138,8 @@ impl Session {
                 Vec::new()
             }
         };
-        let lists = futures_util::future::join_all(servers.iter().map(ask)).await;
+        let mut lists = futures_util::future::join_all(servers.iter().map(ask)).await;
+        lists.insert(0, own);
         json!({ key: lists.concat() }).to_string()
     }
 
@@ -172,8 +175,8 @@ impl Session {
             .configured
             .borrow()
             .as_ref()
-            .filter(|(at, _)| now().saturating_sub(*at) < FRESH_MS)
-            .map(|(_, known)| known.clone());
+            .filter(|(at, ..)| now().saturating_sub(*at) < FRESH_MS)
+            .map(|(_, known, _)| known.clone());
         let mut servers = match known {
             Some(known) => known,
             None => self.configured_servers(meta).await,
@@ -185,6 +188,7 @@ impl Session {
     /// The servers of sources, as the organization says.
     async fn configured_servers(&self, meta: &SessionMeta) -> Vec<Rc<dyn McpServer>> {
         let Ok(runner) = self.runner() else { return Vec::new() };
+        let asked_at = now();
         let answer = match organization::servers(&self.env, &meta.organization, &meta.resource).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -198,7 +202,12 @@ impl Session {
             Rc::new(UpstreamServer::new(upstream, answer.alone, log_level))
         };
         let configured: Vec<_> = answer.sources.iter().map(server).collect();
-        *self.servers.configured.borrow_mut() = Some((now(), configured.clone()));
+        let stop = |source: &SourceRow| {
+            let stop = stop_of(&answer.stops, &source.slug, &meta.account)?;
+            Some((source.slug.clone(), stop.clone()))
+        };
+        let stops = answer.sources.iter().filter_map(stop).collect();
+        *self.servers.configured.borrow_mut() = Some((asked_at, configured.clone(), stops));
         configured
     }
 
@@ -210,6 +219,11 @@ impl Session {
         mut params: Map<String, Value>,
     ) -> Result<Value, ServerError> {
         params.remove("_meta");
+        let stop =
+            self.servers.configured.borrow().as_ref().and_then(|(_, _, stops)| stops.get(server.name()).cloned());
+        if let Some(stop) = stop {
+            return Err(ServerError::Rpc { code: -32_000, message: format!("{}.", stop.message()), data: None });
+        }
         let link: Rc<dyn Link> = if server.may_repeat() {
             Rc::new(ExchangeLink(Rc::clone(exchange)))
         } else {
@@ -239,7 +253,11 @@ impl Session {
         }
         let page = DirectQuestion::Page { after: String::new() };
         let page = self.ask_directory(&exchange.meta, page).await?;
-        let mut first = vec![own_tool().to_string()];
+        let mut own = own_tool();
+        if app::shows_apps(&exchange.meta.capabilities) {
+            app::link_tool(&mut own);
+        }
+        let mut first = vec![own.to_string()];
         for server in self.servers.offering(|offers| offers.tools).cloned().collect::<Vec<_>>() {
             let list = self.ask_server(exchange, &server, "tools/list", Map::new()).await;
             match list {
@@ -262,6 +280,7 @@ impl Session {
 
     /// Asks the organization, and notes the catalog's version.
     async fn ask_directory(&self, meta: &SessionMeta, question: DirectQuestion) -> Result<DirectAnswer, RpcError> {
+        let asked_at = now();
         let answer =
             organization::direct(&self.env, &meta.organization, &meta.resource, &question).await.map_err(|error| {
                 log("mcp_organization_unavailable", json!({ "reason": error.to_string() }));
@@ -271,9 +290,9 @@ impl Session {
         let changed = slot.as_ref().is_none_or(|known| known.catalog != answer.catalog);
         if changed {
             let tools = BTreeMap::new();
-            *slot = Some(Directory { catalog: answer.catalog, checked_at: now(), first_page: None, tools });
+            *slot = Some(Directory { catalog: answer.catalog, checked_at: asked_at, first_page: None, tools });
         } else if let Some(known) = slot.as_mut() {
-            known.checked_at = now();
+            known.checked_at = known.checked_at.max(asked_at);
         }
         drop(slot);
         Ok(answer)

@@ -20,7 +20,7 @@ use crate::protocol::text::bounded;
 use crate::protocol::version::{SUPPORTED, has_batches, header_is_supported, negotiate};
 use crate::session::question::Askable;
 use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
-use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, parse_modes};
+use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, app, parse_modes};
 use crate::shell::clock::now;
 use crate::shell::http::{Post, mcp_response, own_request, read_post};
 use crate::shell::organization;
@@ -202,12 +202,17 @@ impl Session {
     pub(super) fn answer(self: Rc<Self>, exchange: Rc<Exchange>, method: String, params: Map<String, Value>) -> Answer {
         Box::pin(async move {
             let direct = exchange.meta.modes.tools == ToolMode::Direct;
+            let apps = app::shows_apps(&exchange.meta.capabilities);
             let result = match method.as_str() {
                 "ping" => Ok("{}".to_owned()),
                 "logging/setLevel" => self.set_log_level(&params),
                 "tools/list" if direct => self.list_direct_tools(&exchange, &params).await.map(|text| text.to_string()),
-                "tools/list" => self.list_tools(&params),
+                "tools/list" => self.list_tools(&exchange.meta, &params),
                 "tools/call" => self.call_tool(&exchange, params).await,
+                "resources/list" | "resources/templates/list" | "resources/read" if apps && !direct => {
+                    own_resources(&method, &params)
+                }
+                "resources/read" if apps && app::read(uri_of(&params)).is_some() => own_resources(&method, &params),
                 _ if direct => self.pass_on(&exchange, &method, params).await,
                 _ => Err(RpcError::method_not_found(&method)),
             };
@@ -232,7 +237,7 @@ impl Session {
         Ok("{}".to_owned())
     }
 
-    fn list_tools(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
+    fn list_tools(&self, meta: &SessionMeta, params: &Map<String, Value>) -> Result<String, RpcError> {
         if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
             return Err(RpcError::invalid_cursor());
         }
@@ -244,6 +249,9 @@ impl Session {
                     && let Value::Array(list) = &mut tools
                 {
                     list.retain(|tool| tool["name"] != "execute");
+                }
+                if app::shows_apps(&meta.capabilities) {
+                    tools.as_array_mut().into_iter().flatten().for_each(app::link_tool);
                 }
                 json!({ "tools": tools }).to_string()
             })
@@ -356,6 +364,12 @@ impl Session {
                 capabilities.push(("completions", json!({})));
             }
         }
+        if app::shows_apps(&meta.capabilities) {
+            capabilities.push(("extensions", app::extensions()));
+            if !capabilities.iter().any(|(name, _)| *name == "resources") {
+                capabilities.push(("resources", json!({})));
+            }
+        }
         capabilities.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
     }
 
@@ -426,4 +440,18 @@ fn skills(arguments: &Map<String, Value>, has_loader: bool) -> String {
             None => text_result(&format!("There is no guide with that name. {}", list()), None, true),
         },
     }
+}
+
+/// What the gateway itself has to show in the client.
+fn own_resources(method: &str, params: &Map<String, Value>) -> Result<String, RpcError> {
+    let result = match method {
+        "resources/list" => json!({ "resources": [app::entry()] }),
+        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        _ => app::read(uri_of(params)).ok_or_else(|| RpcError::new(-32_002, "There is no such resource."))?,
+    };
+    Ok(result.to_string())
+}
+
+fn uri_of(params: &Map<String, Value>) -> Option<&str> {
+    params.get("uri").and_then(Value::as_str)
 }
