@@ -68,8 +68,8 @@ pub enum Operation {
     CreateKey(NewKey),
     /// An API key is revoked.
     DeleteKey(String),
-    /// A page of what waits for a person, in all sessions.
-    ListApprovals(Page),
+    /// A page of what waits for a person, in all sessions or in those of one account.
+    ListApprovals(Page, Option<String>),
 }
 
 /// Which tools are looked for.
@@ -100,7 +100,7 @@ impl Operation {
                 | Self::ReadTool(_)
                 | Self::ListAudit(_)
                 | Self::ListKeys(_)
-                | Self::ListApprovals(_)
+                | Self::ListApprovals(..)
         )
     }
 }
@@ -160,7 +160,10 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
-        (["approvals"], "GET") => Ok(Operation::ListApprovals(parse_page("approvals", query)?)),
+        (["approvals"], "GET") => {
+            let account = query.iter().find(|(name, value)| name == "account" && !value.is_empty());
+            Ok(Operation::ListApprovals(parse_page("approvals", query)?, account.map(|(_, value)| value.clone())))
+        }
         (["keys"], "GET") => Ok(Operation::ListKeys(parse_page("keys", query)?)),
         (["keys"], "POST") => Ok(Operation::CreateKey(parse_new_key(&call.body)?)),
         (["keys"], _) => Err(Fault::method("GET, POST")),

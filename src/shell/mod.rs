@@ -4,6 +4,7 @@ mod admin_api;
 mod approval_api;
 mod authentication;
 mod clock;
+mod console;
 mod entry;
 mod events;
 mod http;
