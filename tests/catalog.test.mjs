@@ -473,7 +473,7 @@ test("an organization of layout 2 is brought up to date, with all that it held",
   assert.deepEqual(hits, ["kept.getItem"]);
   const calls = await (await fetch(new URL("/demo/calls", own.url), { headers: { authorization: `Bearer ${token}` } })).json();
   assert.equal(calls.getItem, 1, "the inventory is the old one");
-  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
   assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT name FROM sqlite_master WHERE name = 'old_tool'"), []);
 });
 
@@ -488,7 +488,7 @@ test("an organization of layout 3 is brought up to date, with all that it held",
   const program = await openSession(own, { token });
   const hits = await run(program, 'return (await tools.search({ query: "get item", source: "kept" })).data.items.map((item) => item.address);');
   assert.deepEqual(hits, ["kept.getItem"]);
-  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "4" }]);
+  assert.deepEqual(await own.sql("OrganizationDurableObject", id, "SELECT value FROM meta WHERE key = 'schema-version'"), [{ value: "5" }]);
 });
 
 test("an MCP server that quotes its credential while it is connected to is not quoted", async () => {

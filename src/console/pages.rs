@@ -16,6 +16,7 @@ mod json;
 mod keys;
 mod markup;
 mod program;
+mod programs;
 mod question;
 pub mod text;
 
@@ -30,6 +31,7 @@ pub use history::history_page;
 pub use inbox::{InboxQuery, PAGE as INBOX_PAGE, inbox_page};
 pub use keys::{KeyForm, key_page, keys_page};
 use markup::{Html, inline};
+pub use programs::{PAGE as PROGRAMS_PAGE, ProgramsQuery, programs_page};
 
 /// What all pages have in common.
 struct Frame {

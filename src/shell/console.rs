@@ -78,6 +78,7 @@ pub(super) async fn page(mut request: Request, edge: &Edge<'_>, segments: &[&str
             "For administrators",
             "This part of the console is for administrators of the organization. Ask one of them for the role.",
         ),
+        ["history"] => place.history().await,
         ["sources"] => place.list("sources", html::sources_page).await,
         ["sources", slug] => place.one(&format!("sources/{slug}"), html::source_page).await,
         ["tools"] => place.tools().await,
@@ -155,6 +156,38 @@ impl Place<'_> {
         let version = bounded(&sha256_hex(shown.as_bytes()), 32);
         let asked = html::InboxQuery { admin, mine, cursor: cursor.as_deref() };
         answer_if_changed(request, &version, || html::inbox_page(&answer.body, asked, &self.name, &version))
+    }
+
+    /// `/history`: an administrator sees the programs of the whole organization, everybody else their own.
+    async fn history(&self) -> worker::Result<Response> {
+        let admin = self.person.administers();
+        let [account, status, tool, from, to] =
+            ["account", "status", "tool", "from", "to"].map(|name| self.parameter(name).unwrap_or_default());
+        let whose = if admin { account.clone() } else { self.person.account.clone() };
+        let mut query = self.page_query(html::PROGRAMS_PAGE);
+        // The last day counts to its end.
+        let until = if to.len() == 10 { format!("{to}T23:59:59.999Z") } else { to.clone() };
+        query.extend([
+            ("account", whose),
+            ("status", status.clone()),
+            ("tool", tool.clone()),
+            ("since", from.clone()),
+            ("until", until),
+        ]);
+        let asked = html::ProgramsQuery {
+            admin,
+            own: &self.person.account,
+            account: &account,
+            status: &status,
+            tool: &tool,
+            from: &from,
+            to: &to,
+            later: self.parameter("cursor").is_some(),
+        };
+        match self.read("programs", &query).await? {
+            Ok(answer) => html_page(200, html::programs_page(&answer.body, asked, &self.name)),
+            Err(response) => Ok(response),
+        }
     }
 
     async fn list(&self, path: &str, render: impl Fn(&serde_json::Value, &str) -> String) -> worker::Result<Response> {

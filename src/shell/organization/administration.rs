@@ -52,6 +52,7 @@ impl OrganizationDurableObject {
             Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
             Operation::DeleteKey(id) => self.delete_key(by, &id),
             Operation::ListApprovals(page, account) => self.list_waiting(&page, account.as_deref()),
+            Operation::ListPrograms(page, filter) => self.list_programs(&page, &filter),
             // Documents are read where sessions do not have to wait for it.
             Operation::PutSource(_) | Operation::RefreshSource(_) => {
                 Err(worker::Error::RustError("an import was sent to the organization's storage".to_owned()))

@@ -8,7 +8,7 @@ use crate::catalog::tool::Tool;
 use crate::shell::http::load_settings;
 
 /// The layout that this release writes.
-const SCHEMA_VERSION: &str = "4";
+const SCHEMA_VERSION: &str = "5";
 
 /// Tables that every layout has in the same form.
 const TABLES: [&str; 4] = [
@@ -41,6 +41,11 @@ const LAYOUT_4: [&str; 8] = [
     "CREATE INDEX waiting_session ON waiting (session)",
     "CREATE TABLE server_state (source TEXT PRIMARY KEY, json TEXT NOT NULL)",
 ];
+/// What layout 5 has beyond them.
+const LAYOUT_5: [&str; 2] = [
+    "CREATE TABLE program (number INTEGER PRIMARY KEY AUTOINCREMENT, execution TEXT NOT NULL UNIQUE, session TEXT NOT NULL, account TEXT NOT NULL, status TEXT NOT NULL, started_at INTEGER NOT NULL, json TEXT NOT NULL)",
+    "CREATE INDEX program_started ON program (started_at, number)",
+];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
 
@@ -55,7 +60,7 @@ impl OrganizationDurableObject {
         match version.as_deref() {
             Some(SCHEMA_VERSION) => {}
             // The tables without their version: they were made by a step that was not stored whole.
-            None | Some("1" | "2" | "3") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
+            None | Some("1" | "2" | "3" | "4") => self.in_transaction(|| self.bring_up_to_date(version.as_deref()))?,
             Some(found) => {
                 let message = format!("the organization's stored layout {found} is newer than this release");
                 return Err(Error::RustError(message));
@@ -71,13 +76,21 @@ impl OrganizationDurableObject {
     }
 
     fn bring_up_to_date(&self, version: Option<&str>) -> worker::Result<()> {
-        if version != Some("3") {
+        if !matches!(version, Some("3" | "4")) {
             self.make_layout_3(version.is_some())?;
         }
-        for statement in LAYOUT_4 {
+        if version != Some("4") {
+            self.make(&LAYOUT_4)?;
+        }
+        self.make(&LAYOUT_5)?;
+        self.put_meta("schema-version", SCHEMA_VERSION)
+    }
+
+    fn make(&self, statements: &[&str]) -> worker::Result<()> {
+        for statement in statements {
             self.sql().exec(statement, None)?;
         }
-        self.put_meta("schema-version", SCHEMA_VERSION)
+        Ok(())
     }
 
     fn make_layout_3(&self, has_tools: bool) -> worker::Result<()> {

@@ -11,6 +11,7 @@
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `server_state` | source | how an MCP server was found when it was last asked |
 //! | `waiting` | execution id | what waits for a person in the sessions, as they say |
+//! | `program` | number; execution | programs of sessions that came to a pause or ended, as the sessions say |
 //! | `audit` | number | who changed what, and when |
 //! | `oauth_grant` | id | what people granted to OAuth clients; codes and tokens as hashes |
 //! | `api_key` | id | hash of the secret, what the key is for, and when it was last used |

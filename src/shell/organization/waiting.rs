@@ -33,7 +33,7 @@ impl OrganizationDurableObject {
                     ],
                 )?;
             }
-            Ok(())
+            self.put_programs(waiting)
         })
     }
 
