@@ -12,7 +12,8 @@ const ELSEWHERE = ["/Applications/Chromium.app/Contents/MacOS/Chromium", "/Appli
 
 /** The path of a browser that is there: `CHROMIUM`, or the first on PATH. */
 export function findBrowser() {
-  if (process.env.CHROMIUM) return process.env.CHROMIUM;
+  const { CHROMIUM } = process.env;
+  if (CHROMIUM) return isProgram(CHROMIUM) ? CHROMIUM : undefined;
   const onPath = (process.env.PATH ?? "").split(delimiter).flatMap((folder) => NAMES.map((name) => join(folder, name)));
   return [...onPath, ...ELSEWHERE].find(isProgram);
 }
@@ -24,9 +25,9 @@ export const isBrowserRequired = () => Boolean(process.env.CI);
 export async function ensureBrowser() {
   let reason = "npm test installs Debian's package chromium by itself only as root, where apt-get is";
   const found = findBrowser();
-  if (found) {
-    if (isProgram(found)) return found;
-    reason = `CHROMIUM names ${found}, which is no program`;
+  if (found) return found;
+  if (process.env.CHROMIUM) {
+    reason = `CHROMIUM names ${process.env.CHROMIUM}, which is no program`;
   } else if (process.getuid?.() === 0 && (await ask("apt-get", ["--version"])) !== undefined) {
     try {
       say("installing the package chromium with apt-get, for the suites that run in a browser (once, about 700 MB on disk)");
