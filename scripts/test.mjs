@@ -19,6 +19,7 @@ await runScript(async () => {
   const { run } = await import("./lib/command.mjs");
   const { ensureRust } = await import("./lib/rust.mjs");
   const { ensureBundle, describeSize } = await import("./lib/bundle.mjs");
+  const { ensureBrowser } = await import("./lib/browser.mjs");
 
   if (wish.rust) {
     await stage("Rust toolchain", () => ensureRust({ components: ["rustfmt", "clippy"] }));
@@ -33,6 +34,12 @@ await runScript(async () => {
   }
   if (wish.js) {
     const suites = suitesFor(wish.filter);
+    if (suites.some((suite) => suite.includes("browser"))) {
+      await stage("Browser", async () => {
+        const browser = await ensureBrowser();
+        if (browser) say(browser);
+      });
+    }
     const bundle = await stage("Bundle", async () => {
       const built = await ensureBundle();
       say(describeSize(built));

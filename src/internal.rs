@@ -833,6 +833,37 @@ pub struct WaitingOfSession {
     /// What happened there and was not told yet, in order.
     #[serde(default)]
     pub events: Vec<SessionEvent>,
+    /// Programs that ended or came to a pause since the session told of them last.
+    #[serde(default)]
+    pub programs: Vec<ProgramLine>,
+}
+
+/// A program of a session, for the history of all sessions: no arguments, no results, no text of the program. It is stored by the
+/// organization object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramLine {
+    /// The execution's own id.
+    pub execution: String,
+    /// Whose session it is.
+    pub account: String,
+    /// What the client calls itself. Untrusted.
+    pub client: String,
+    /// Where it stood when it was told.
+    pub status: String,
+    /// In milliseconds since the Unix epoch.
+    pub started_at: u64,
+    /// Likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// How many calls it made, timers included.
+    pub calls: u64,
+    /// The addresses of the tools that it called, the first of them; empty where the journal is too large to be read for a list.
+    pub tools: Vec<String>,
+    /// Calls that a person approved.
+    pub approved: u32,
+    /// Calls that a person declined, or that nobody decided in time.
+    pub declined: u32,
 }
 
 /// A pause that waits for a person. It is stored by the organization object.
@@ -933,6 +964,28 @@ mod tests {
         assert_eq!(serde_json::from_str::<ServerState>(text).unwrap(), state);
         assert_eq!(state.shown()["state"], "failing");
         assert_eq!(state.after(&seen(Ok("2025-11-25".to_owned())), 3).failed, None);
+    }
+
+    #[test]
+    fn program_line_format_unchanged() {
+        let line = ProgramLine {
+            execution: "e".to_owned(),
+            account: "ann".to_owned(),
+            client: "c 1".to_owned(),
+            status: "completed".to_owned(),
+            started_at: 1,
+            ended_at: Some(2),
+            calls: 3,
+            tools: vec!["a.b".to_owned()],
+            approved: 1,
+            declined: 0,
+        };
+        let text = r#"{"execution":"e","account":"ann","client":"c 1","status":"completed","startedAt":1,"endedAt":2,"calls":3,"tools":["a.b"],"approved":1,"declined":0}"#;
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ProgramLine>(text).unwrap(), line);
+        // What a session of the release before says.
+        let told: WaitingOfSession = serde_json::from_str(r#"{"version":4,"session":"s","items":[]}"#).unwrap();
+        assert!(told.programs.is_empty());
     }
 
     #[test]

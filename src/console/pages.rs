@@ -4,15 +4,21 @@
 //! clients and documents is never taken as markup: it goes through [`text::visible`] and is labelled
 //! as theirs. No page carries a secret, and opening one never decides anything.
 
+mod answer;
 mod approval;
 mod assets;
+mod catalog;
+mod connect;
 mod consent;
 mod edit;
 mod grants;
 mod history;
+mod inbox;
 mod json;
+mod keys;
 mod markup;
 mod program;
+mod programs;
 mod question;
 pub mod text;
 
@@ -20,10 +26,15 @@ use askama::Template;
 
 pub use approval::{Notice, approval_page, bad_answer_page, conflict_page, refused_page};
 pub use assets::{Asset, asset, page_headers};
+pub use catalog::{ToolsQuery, source_page, sources_page, tool_page, toolkits_page, tools_page};
+pub use connect::{Connection, Credential, home_page};
 pub use consent::{Consent, consent_headers, consent_page};
 pub use grants::grants_page;
 pub use history::history_page;
+pub use inbox::{InboxQuery, PAGE as INBOX_PAGE, inbox_page};
+pub use keys::{KeyForm, key_page, keys_page};
 use markup::{Html, inline};
+pub use programs::{PAGE as PROGRAMS_PAGE, ProgramsQuery, programs_page};
 
 /// What all pages have in common.
 struct Frame {
@@ -31,12 +42,34 @@ struct Frame {
     js: &'static str,
     icon: &'static str,
     person: Option<Html>,
+    /// The path of the place in the navigation that the page is; empty where it is none of them.
+    here: &'static str,
 }
+
+/// The places of the console, with their paths.
+const PLACES: [(&str, &str); 7] = [
+    ("/approvals", "Approvals"),
+    ("/history", "History"),
+    ("/tools", "Tools"),
+    ("/sources", "Sources"),
+    ("/toolkits", "Rules"),
+    ("/keys", "Keys"),
+    ("/", "Connect"),
+];
 
 impl Frame {
     fn new(person: Option<&str>) -> Self {
         let [css, js, icon] = assets::paths();
-        Self { css, js, icon, person: person.map(inline) }
+        Self { css, js, icon, person: person.map(inline), here: "" }
+    }
+
+    /// The frame of a page that is a place of the navigation.
+    fn at(here: &'static str, person: &str) -> Self {
+        Self { here, ..Self::new(Some(person)) }
+    }
+
+    fn places(&self) -> &'static [(&'static str, &'static str)] {
+        if self.person.is_some() { &PLACES } else { &[] }
     }
 }
 
@@ -109,66 +142,6 @@ pub fn sign_out_page() -> String {
 pub fn local_path(path: &str) -> &str {
     let outside = path.starts_with("//") || path.contains('\\') || path.contains(char::is_control);
     if path.starts_with('/') && !outside { path } else { "/" }
-}
-
-/// One way to connect.
-struct Way {
-    client: &'static str,
-    hint: &'static str,
-    text: String,
-}
-
-#[derive(Template)]
-#[template(path = "home.html")]
-struct HomeTemplate {
-    frame: Frame,
-    endpoint: String,
-    loader_missing: bool,
-    ways: Vec<Way>,
-}
-
-/// How to connect. `origin` is the gateway's own; `loader_missing`: there is no Worker Loader binding.
-#[must_use]
-pub fn home_page(origin: &str, person: &str, loader_missing: bool) -> String {
-    let endpoint = format!("{}/mcp", origin.trim_end_matches('/'));
-    let ways = vec![
-        Way {
-            client: "Claude Code",
-            hint: "Run this once; add --scope user to have it in every project.",
-            text: format!("claude mcp add --transport http countersign {endpoint}"),
-        },
-        Way {
-            client: "VS Code",
-            hint: "Put this into .vscode/mcp.json.",
-            text: format!(
-                "{{\n  \"servers\": {{\n    \"countersign\": {{\n      \"type\": \"http\",\n      \"url\": \"{endpoint}\"\n    }}\n  }}\n}}"
-            ),
-        },
-        Way {
-            client: "Cursor",
-            hint: "Put this into .cursor/mcp.json of a project, or into ~/.cursor/mcp.json for all.",
-            text: format!(
-                "{{\n  \"mcpServers\": {{\n    \"countersign\": {{\n      \"url\": \"{endpoint}\"\n    }}\n  }}\n}}"
-            ),
-        },
-        Way {
-            client: "MCP Inspector",
-            hint: "Lists the tools on the command line; leave out --cli and what follows the address for the Inspector's page.",
-            text: format!("npx @modelcontextprotocol/inspector --cli {endpoint} --transport http --method tools/list"),
-        },
-        Way {
-            client: "TypeScript SDK",
-            hint: "From a program, with the package @modelcontextprotocol/sdk.",
-            text: format!(
-                "import {{ Client }} from \"@modelcontextprotocol/sdk/client/index.js\";\n\
-                 import {{ StreamableHTTPClientTransport }} from \"@modelcontextprotocol/sdk/client/streamableHttp.js\";\n\n\
-                 const client = new Client({{ name: \"my-program\", version: \"1.0.0\" }});\n\
-                 await client.connect(new StreamableHTTPClientTransport(new URL(\"{endpoint}\")));\n\
-                 console.log(await client.listTools());"
-            ),
-        },
-    ];
-    render(&HomeTemplate { frame: Frame::new(Some(person)), endpoint, loader_missing, ways })
 }
 
 #[cfg(test)]

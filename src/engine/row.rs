@@ -34,6 +34,20 @@ pub enum ExecutionStatus {
 }
 
 impl ExecutionStatus {
+    /// The word for it, as it is stored.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Sleeping => "sleeping",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+        }
+    }
+
     /// Whether nothing can happen to the execution any more.
     #[must_use]
     pub fn is_over(self) -> bool {

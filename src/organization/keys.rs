@@ -39,16 +39,17 @@ pub fn parse_new_key(body: &str) -> Result<NewKey, Fault> {
     }
     let expires_at = match fields.text("expiresAt", 40)? {
         None => None,
-        Some(text) => Some(parse_time(&text)?),
+        Some(text) => Some(parse_time("expiresAt", &text)?),
     };
     fields.end("name, purpose, account and expiresAt")?;
     Ok(NewKey { name, purpose, account, expires_at })
 }
 
-fn parse_time(text: &str) -> Result<u64, Fault> {
+/// Reads a time of a field, in milliseconds since the Unix epoch.
+pub(super) fn parse_time(field: &str, text: &str) -> Result<u64, Fault> {
     let time = chrono::DateTime::parse_from_rfc3339(text).ok();
     time.and_then(|time| u64::try_from(time.timestamp_millis()).ok())
-        .ok_or_else(|| Fault::field("expiresAt", "has to be a time such as 2027-01-31T00:00:00Z"))
+        .ok_or_else(|| Fault::field(field, "has to be a time such as 2027-01-31T00:00:00Z"))
 }
 
 /// Whether a path of the administration API is about keys: never a tool, because a model would read the key.

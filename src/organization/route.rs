@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cursor::{Page, decode, parse_number, parse_page};
 use super::fault::Fault;
-use super::keys::{NewKey, parse_new_key};
+use super::keys::{NewKey, parse_new_key, parse_time};
 use super::slug::{check_source, is_source, is_toolkit};
 use super::source::parse_confirm;
 use super::stop::{parse_scope, parse_stop};
@@ -70,8 +70,10 @@ pub enum Operation {
     CreateKey(NewKey),
     /// An API key is revoked.
     DeleteKey(String),
-    /// A page of what waits for a person, in all sessions.
-    ListApprovals(Page),
+    /// A page of what waits for a person, in all sessions or in those of one account.
+    ListApprovals(Page, Option<String>),
+    /// A page of the programs of all sessions, those that were started last first.
+    ListPrograms(Page, ProgramFilter),
     /// All webhooks.
     ListWebhooks,
     /// One webhook, without its secret.
@@ -86,6 +88,21 @@ pub enum Operation {
     PutStop(String, Option<String>),
     /// Sending goes on in a scope.
     DeleteStop(String),
+}
+
+/// Which programs are looked for; what is `None` is not asked about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramFilter {
+    /// Whose session it was.
+    pub account: Option<String>,
+    /// How it stood when it was told last.
+    pub status: Option<String>,
+    /// A part of the address of a tool that it called.
+    pub tool: Option<String>,
+    /// Started then or later, in milliseconds since the Unix epoch.
+    pub since: Option<u64>,
+    /// Started before then, likewise.
+    pub until: Option<u64>,
 }
 
 /// Which tools are looked for.
@@ -116,7 +133,8 @@ impl Operation {
                 | Self::ReadTool(_)
                 | Self::ListAudit(_)
                 | Self::ListKeys(_)
-                | Self::ListApprovals(_)
+                | Self::ListApprovals(..)
+                | Self::ListPrograms(..)
                 | Self::ListWebhooks
                 | Self::ReadWebhook(_)
                 | Self::ListStops
@@ -130,15 +148,27 @@ pub fn is_route(path: &str) -> bool {
     let first = path.split('/').next();
     matches!(
         first,
-        Some("sources" | "policies" | "toolkits" | "tools" | "audit" | "keys" | "approvals" | "webhooks" | "stops")
+        Some(
+            "sources"
+                | "policies"
+                | "toolkits"
+                | "tools"
+                | "audit"
+                | "keys"
+                | "approvals"
+                | "programs"
+                | "webhooks"
+                | "stops"
+        )
     )
 }
 
-/// Whether what is under that path becomes a tool. What waits does not: a model gets no links to what others wait for. Nor do keys
-/// and webhooks: what a model has seen is no secret any more. Stops are people's: no program gets past one.
+/// Whether what is under that path becomes a tool. What waits, and what ran, does not: a model gets no links to what others wait for.
+/// Nor do keys and webhooks: what a model has seen is no secret any more. Stops are people's: no program gets past one.
 #[must_use]
 pub fn is_tool(path: &str) -> bool {
-    is_route(path) && !matches!(path.split('/').next(), Some("approvals" | "keys" | "webhooks" | "stops"))
+    let first = path.split('/').next();
+    is_route(path) && !matches!(first, Some("approvals" | "keys" | "programs" | "webhooks" | "stops"))
 }
 
 /// Reads a request.
@@ -181,7 +211,13 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools"], "GET") => Ok(Operation::FindTools(parse_tool_query(query)?)),
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
-        (["approvals"], "GET") => Ok(Operation::ListApprovals(parse_page("approvals", query)?)),
+        (["approvals"], "GET") => {
+            let account = query.iter().find(|(name, value)| name == "account" && !value.is_empty());
+            Ok(Operation::ListApprovals(parse_page("approvals", query)?, account.map(|(_, value)| value.clone())))
+        }
+        (["programs"], "GET") => {
+            Ok(Operation::ListPrograms(parse_page("programs", query)?, parse_program_filter(query)?))
+        }
         (["keys"], "GET") => Ok(Operation::ListKeys(parse_page("keys", query)?)),
         (["keys"], "POST") => Ok(Operation::CreateKey(parse_new_key(&call.body)?)),
         (["keys"], _) => Err(Fault::method("GET, POST")),
@@ -198,7 +234,11 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["stops", scope], "PUT") => Ok(Operation::PutStop(parse_scope(scope)?, parse_stop(&call.body)?)),
         (["stops", scope], "DELETE") => Ok(Operation::DeleteStop(parse_scope(scope)?)),
         (["stops", _], _) => Err(Fault::method("PUT, DELETE")),
-        (["sources" | "toolkits" | "tools" | "audit" | "approvals" | "webhooks" | "stops"] | ["tools", _], _) => {
+        (
+            ["sources" | "toolkits" | "tools" | "audit" | "approvals" | "programs" | "webhooks" | "stops"]
+            | ["tools", _],
+            _,
+        ) => {
             Err(Fault::method("GET"))
         }
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
@@ -215,6 +255,24 @@ fn known_toolkit(slug: &str) -> Result<String, Fault> {
 
 fn known_webhook(slug: &str) -> Result<String, Fault> {
     is_webhook(slug).then(|| slug.to_owned()).ok_or_else(|| Fault::missing("webhook with that slug"))
+}
+
+fn parse_program_filter(query: &[(String, String)]) -> Result<ProgramFilter, Fault> {
+    let find = |key: &str| query.iter().find(|(name, value)| name == key && !value.is_empty()).map(|(_, value)| value);
+    let text = |key: &str| find(key).map(|value| value.chars().take(300).collect::<String>());
+    // A day alone is its beginning.
+    let time = |key: &str| {
+        find(key).map(|value| {
+            if value.len() == 10 { parse_time(key, &format!("{value}T00:00:00Z")) } else { parse_time(key, value) }
+        })
+    };
+    Ok(ProgramFilter {
+        account: text("account"),
+        status: text("status"),
+        tool: text("tool"),
+        since: time("since").transpose()?,
+        until: time("until").transpose()?,
+    })
 }
 
 fn parse_tool_query(query: &[(String, String)]) -> Result<ToolQuery, Fault> {

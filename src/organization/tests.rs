@@ -229,6 +229,7 @@ fn the_own_document_describes_every_route_and_imports_without_a_complaint() {
         "tools/{address}",
         "audit",
         "approvals",
+        "programs",
         "keys",
         "keys/{id}",
         "webhooks",

@@ -186,7 +186,7 @@ async fn administrator(request: &Request, edge: &Edge<'_>, reads: bool) -> Resul
 }
 
 /// Whether a principal may make the key that it asks for. Whatever is wrong with the request itself is said where it is read.
-fn check_key_maker(edge: &Edge<'_>, principal: &Principal, call: &AdminCall) -> Result<(), Fault> {
+pub(super) fn check_key_maker(edge: &Edge<'_>, principal: &Principal, call: &AdminCall) -> Result<(), Fault> {
     if !is_key_route(&call.path) || call.method != "POST" {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindge
 
 use super::authentication::{self, Presented, program};
 use super::clock::now;
+use super::console;
 use super::http::{Incoming, correlation, error_response, forwarded, header, json_response, load_settings};
 use super::mcp_edge::{DEFAULT_RESOURCE, Next, answer_of, decide, is_slug, mcp, refuse_early, resource_url};
 use super::oauth;
@@ -233,11 +234,14 @@ async fn route(
         }
         ["health"] => json_response(200, &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })),
         ["demo", ..] if edge.settings.demo => demo(request, &edge).await,
-        [""] => pages::home(&request, &edge).await,
+        [""] => console::home(&request, &edge).await,
         ["sign-in"] => authentication::sign_in(request, &edge).await,
         ["sign-in", "callback"] => authentication::call_back(request, &edge).await,
         ["sign-out"] => authentication::sign_out(&request, &edge),
         ["assets", ..] => pages::asset(&path),
+        ["approvals" | "history" | "sources" | "tools" | "toolkits" | "keys", ..] => {
+            console::page(request, &edge, &segments).await
+        }
         ["resume", execution] => pages::approval(request, &edge, execution).await,
         ["grants"] => super::grants::grants_page(request, &edge).await,
         ["api", "grants"] => super::grants::api(&request, &edge, None).await,

@@ -1,9 +1,9 @@
-//! Tells the organization what waits for a person in this session, for the list that administrators see, and what was decided
-//! and came of it, for the audit log and webhooks.
+//! Tells the organization what waits for a person in this session, for the inbox, which programs came to a pause or ended, for the
+//! history of all sessions, and what was decided and came of it, for the audit log and webhooks.
 //!
 //! The journal is the truth, and what the organization has of it is a copy that is replaced as a whole. The session notes what
 //! was taken last, so a copy that was missed, or a crash between the journal and here, is made up for by the next step, by the
-//! alarm, or by the next life of the object; and what expired counts for nothing there. Only pauses and decisions cost a
+//! alarm, or by the next life of the object; and what expired counts for nothing there. Only pauses, decisions and ends cost a
 //! request.
 //!
 //! Events are written with the rows that they are about and stay until the organization has taken them; it takes each once.
@@ -19,8 +19,9 @@ use super::organization;
 use super::runner::{Live, Runner};
 use super::store::StoreError;
 use super::telemetry::log;
+use crate::approval::Verdict;
 use crate::engine::{CallRow, CallStatus, Write};
-use crate::internal::{VERSION, WaitingItem, WaitingOfSession, WaitingTool};
+use crate::internal::{ProgramLine, VERSION, WaitingItem, WaitingOfSession, WaitingTool};
 use crate::json::sha256_hex;
 use crate::protocol::text::bounded;
 use crate::session::SessionMeta;
@@ -36,6 +37,8 @@ const TOOLS: usize = 20;
 const EVENTS: i64 = 20;
 /// Characters of what a client calls itself.
 const CLIENT_CHARS: usize = 200;
+/// Bytes of a journal up to which its calls are read for the history.
+const LISTED_BYTES: u64 = 1 << 20;
 
 /// Where the telling stands.
 #[derive(Default)]
@@ -60,7 +63,7 @@ impl Inbox {
     }
 }
 
-/// Whether what waits may be other after this.
+/// Whether what waits may be other after this, or a program ended.
 pub(super) fn changes_waiting(writes: &[Write]) -> bool {
     writes.iter().any(|write| match write {
         Write::Pause(_) => true,
@@ -68,8 +71,13 @@ pub(super) fn changes_waiting(writes: &[Write]) -> bool {
         Write::Call(call) => {
             call.decision.is_some() || (call.status == CallStatus::Waiting && call.shown_before.is_some())
         }
-        Write::Execution(_) | Write::Output(_) => false,
+        Write::Execution(row) => row.ended_at.is_some(),
+        Write::Output(_) => false,
     })
+}
+
+fn client_of(meta: &SessionMeta) -> String {
+    bounded(&format!("{} {}", meta.client.name, meta.client.version), CLIENT_CHARS)
 }
 
 impl Runner {
@@ -120,20 +128,32 @@ impl Runner {
         self.confirm_grants(&meta.organization).await?;
         let items = self.waiting_items(&meta);
         let mark = if items.is_empty() { String::new() } else { sha256_hex(serde_json::to_string(&items)?.as_bytes()) };
+        let told = self.store.told_programs().map_err(stored)?;
+        let (ended, told_then) = self.ended_since(&told).map_err(stored)?;
         let numbered = self.store.events_to_tell(EVENTS).map_err(stored)?;
         if numbered.is_empty() {
             self.all_is_told();
-            if self.store.told_waiting().map_err(stored)? == mark {
+            if self.store.told_waiting().map_err(stored)? == mark && ended.is_empty() {
                 return Ok(());
             }
         }
         let last = numbered.last().map(|(number, _)| *number);
         let events = numbered.into_iter().map(|(_, event)| event).collect();
-        let waiting = WaitingOfSession { version: VERSION, session: self.object_id(), items, events };
+        let paused = self.open().into_iter().filter(|live| {
+            let engine = live.engine.borrow();
+            engine.pauses().iter().any(|pause| pause.led_to.is_none())
+        });
+        let ids: Vec<String> = paused.map(|live| live.id.clone()).chain(ended).collect();
+        let programs = ids.iter().filter_map(|id| self.program_line(&meta, id).transpose());
+        let programs = programs.collect::<Result<Vec<_>, _>>().map_err(stored)?;
+        let waiting = WaitingOfSession { version: VERSION, session: self.object_id(), items, events, programs };
         organization::put_waiting(self.env(), &meta.organization, &waiting).await?;
         // The object may have been wiped meanwhile, and nothing is written into what is empty.
         if self.last_activity.get().is_some() {
             self.store.put_told_waiting(&mark).map_err(stored)?;
+            if told != told_then {
+                self.store.put_told_programs(&told_then).map_err(stored)?;
+            }
             if let Some(last) = last {
                 self.store.forget_told_events(last).map_err(stored)?;
                 // There may be more.
@@ -174,6 +194,55 @@ impl Runner {
         }
     }
 
+    /// The programs that ended and were not told of, and the mark for when they were. Two may end in the same millisecond, one of
+    /// them before and one after it was told, so the mark names those of the last.
+    fn ended_since(&self, told: &str) -> Result<(Vec<String>, String), StoreError> {
+        let mut known = told.split(' ');
+        let from = known.next().and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
+        let known: Vec<&str> = known.collect();
+        let ended = self.store.ended_since(from)?;
+        let Some(last) = ended.last().map(|(at, _)| *at) else {
+            return Ok((Vec::new(), told.to_owned()));
+        };
+        let mut mark = last.to_string();
+        for (_, id) in ended.iter().filter(|(at, _)| *at == last) {
+            mark.push(' ');
+            mark.push_str(id);
+        }
+        let new = ended.into_iter().map(|(_, id)| id).filter(|id| !known.contains(&id.as_str()));
+        Ok((new.collect(), mark))
+    }
+
+    fn program_line(&self, meta: &SessionMeta, id: &str) -> Result<Option<ProgramLine>, StoreError> {
+        let Some(row) = self.store.execution_alone(id)? else {
+            return Ok(None);
+        };
+        let calls = if row.journal_bytes <= LISTED_BYTES { self.store.calls(id)? } else { Vec::new() };
+        let mut tools: Vec<String> = Vec::new();
+        for call in calls.iter().filter(|call| call.due.is_none()) {
+            if tools.len() < TOOLS && !tools.contains(&call.address) {
+                tools.push(call.address.clone());
+            }
+        }
+        let decided = |accepted: bool| {
+            let decisions = calls.iter().filter_map(|call| call.decision.as_ref());
+            let many = decisions.filter(|decision| (decision.verdict == Verdict::Accept) == accepted).count();
+            u32::try_from(many).unwrap_or(u32::MAX)
+        };
+        Ok(Some(ProgramLine {
+            execution: id.to_owned(),
+            account: meta.account.clone(),
+            client: client_of(meta),
+            status: row.status.name().to_owned(),
+            started_at: row.created_at,
+            ended_at: row.ended_at,
+            calls: self.store.count_calls(id)?,
+            approved: decided(true),
+            declined: decided(false),
+            tools,
+        }))
+    }
+
     fn waiting_items(&self, meta: &SessionMeta) -> Vec<WaitingItem> {
         let (now, session) = (now(), self.object_id());
         let mut items = Vec::new();
@@ -200,7 +269,7 @@ impl Runner {
                     approval_url: approval_url(&meta.public_origin, &execution_id, &session),
                     execution_id,
                     account: meta.account.clone(),
-                    client: bounded(&format!("{} {}", meta.client.name, meta.client.version), CLIENT_CHARS),
+                    client: client_of(meta),
                     tools: tools.collect(),
                     calls: u32::try_from(undecided.len()).unwrap_or(u32::MAX),
                     since: pause.created_at,

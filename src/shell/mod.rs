@@ -5,6 +5,7 @@ mod approval_api;
 mod audit_export;
 mod authentication;
 mod clock;
+mod console;
 mod entry;
 mod events;
 mod grants;

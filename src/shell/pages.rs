@@ -10,7 +10,6 @@ use super::approval_api::{
 use super::authentication;
 use super::entry::{Edge, api_error};
 use super::http::{form_fields, header, is_form, read_body};
-use super::sandbox::loader;
 use crate::approval::Verdict;
 use crate::auth::{DEV_COOKIE, Principal, Purpose, parse_dev_account};
 use crate::console::pages as html;
@@ -85,17 +84,6 @@ pub(super) fn not_signed_in(request: &Request, edge: &Edge<'_>, error: &WireErro
 
 pub(super) fn name_of(person: &Principal) -> String {
     format!("{}@{}", person.account, person.organization)
-}
-
-/// `GET /`
-pub(super) async fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<Response> {
-    if !matches!(request.method(), Method::Get | Method::Head) {
-        return api_error(&WireError::method_not_allowed());
-    }
-    match person(request, edge).await {
-        Ok(person) => page(200, html::home_page(&edge.origin, &name_of(&person), loader(edge.env).is_none())),
-        Err(error) => not_signed_in(request, edge, &error),
-    }
 }
 
 /// `GET /assets/…`

@@ -2,7 +2,7 @@
 //!
 //! | table | key | holds |
 //! |---|---|---|
-//! | `meta` | `schema-version`, `session-meta`, `last-activity-ms`, `told-waiting` | one value each |
+//! | `meta` | `schema-version`, `session-meta`, `last-activity-ms`, `told-waiting`, `told-programs` | one value each |
 //! | `execution` | id | when it was started and when it ended |
 //! | `pause` | id | the execution it belongs to |
 //! | `journal` | execution, kind, number, part | rows of the journal as JSON, in parts below the row limit; of no execution: `event`, what the organization is still to be told |
@@ -177,6 +177,15 @@ impl SessionStore {
         self.put_meta("told-waiting", mark)
     }
 
+    /// Up to where the organization was told of programs that ended: the time of the last, and the ids of those that ended then.
+    pub(crate) fn told_programs(&self) -> Result<String, StoreError> {
+        Ok(self.meta("told-programs")?.unwrap_or_default())
+    }
+
+    pub(crate) fn put_told_programs(&self, mark: &str) -> Result<(), StoreError> {
+        self.put_meta("told-programs", mark)
+    }
+
     fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
         let rows = self.rows("SELECT value FROM meta WHERE key = ?", vec![key.into()])?;
         Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(text_of))
@@ -243,6 +252,11 @@ impl SessionStore {
         Ok(Some(ExecutionRow { outcome: outcome.map(Into::into), ..row }))
     }
 
+    /// The same without how it ended, which may be large.
+    pub(crate) fn execution_alone(&self, execution: &str) -> Result<Option<ExecutionRow>, StoreError> {
+        Ok(self.rows_of::<ExecutionRow>(execution, "execution")?.into_iter().next())
+    }
+
     /// How an execution ended.
     pub(crate) fn outcome(&self, execution: &str) -> Result<Option<Outcome>, StoreError> {
         Ok(self.rows_of::<Outcome>(execution, "outcome")?.into_iter().next())
@@ -267,6 +281,12 @@ impl SessionStore {
         Ok(rows.into_iter().filter_map(|row| row.into_iter().next().and_then(text_of)).collect())
     }
 
+    /// Executions that ended at a time or later, with when, in that order.
+    pub(crate) fn ended_since(&self, from: u64) -> Result<Vec<(u64, String)>, StoreError> {
+        let query = "SELECT ended_at, id FROM execution WHERE ended_at >= ? ORDER BY ended_at, id";
+        Ok(self.rows(query, vec![cast(from).into()])?.into_iter().filter_map(time_and_id).collect())
+    }
+
     /// Executions that were started before one of them, newest first; from the newest on without.
     pub(crate) fn executions_before(
         &self,
@@ -280,11 +300,7 @@ impl SessionStore {
              ORDER BY created_at DESC, id DESC LIMIT ?",
             vec![cast(at).into(), cast(at).into(), id.into(), i64::try_from(limit).unwrap_or(i64::MAX).into()],
         )?;
-        let execution = |row: Vec<SqlStorageValue>| {
-            let mut columns = row.into_iter();
-            Some((columns.next().and_then(integer_of)?, columns.next().and_then(text_of)?))
-        };
-        Ok(rows.into_iter().filter_map(execution).collect())
+        Ok(rows.into_iter().filter_map(time_and_id).collect())
     }
 
     /// How many calls an execution made.
@@ -627,6 +643,11 @@ fn question_of(row: Vec<SqlStorageValue>) -> Option<StoredQuestion> {
 
 fn text_of(value: SqlStorageValue) -> Option<String> {
     if let SqlStorageValue::String(text) = value { Some(text) } else { None }
+}
+
+fn time_and_id(row: Vec<SqlStorageValue>) -> Option<(u64, String)> {
+    let mut columns = row.into_iter();
+    Some((columns.next().and_then(integer_of)?, columns.next().and_then(text_of)?))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "used as text_of is, on rows that are taken apart")]

@@ -62,6 +62,7 @@
     const shown = main();
     if (!shown || shown.dataset.live !== "true" || document.hidden) return;
     try {
+      if (!shown.dataset.api) return await lookAtPage(shown);
       const answer = await fetch(shown.dataset.api, { headers: { accept: "application/json" }, cache: "no-store" });
       const date = Date.parse(answer.headers.get("date") ?? "");
       if (date && Math.abs(Date.now() - date) > 3000) ahead = Date.now() - date;
@@ -74,15 +75,29 @@
       }
     } catch {
       trouble("The connection is lost. Trying again.");
+    } finally {
+      clearTimeout(timer);
+      timer = setTimeout(look, POLL);
     }
-    clearTimeout(timer);
-    timer = setTimeout(look, POLL);
+  }
+
+  // A list is its own state: the gateway answers 304 while it is as it is shown.
+  async function lookAtPage(shown) {
+    const headers = { accept: "text/html", "if-none-match": `"${shown.dataset.version}"` };
+    const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual" });
+    if (answer.status >= 500 || answer.status === 429) return trouble("The gateway does not answer. Trying again.");
+    lost = false;
+    if (answer.type === "opaqueredirect" || answer.status === 403) location.reload();
+    else if (answer.ok) show(shown, await answer.text());
   }
 
   async function swap(shown) {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
-    if (answer.status >= 500) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.status < 500) show(shown, await answer.text());
+  }
+
+  function show(shown, text) {
+    const page = new DOMParser().parseFromString(text, "text/html");
     const fresh = page.querySelector("main");
     if (!fresh || shown !== main() || fresh.dataset.version === shown.dataset.version) return;
     const kept = keep(shown);

@@ -113,7 +113,7 @@ fn execution_part(session: &str, view: &ExecutionView) -> ExecutionPart {
     }
 }
 
-fn status_words(status: ExecutionStatus) -> (&'static str, &'static str) {
+pub(super) fn status_words(status: ExecutionStatus) -> (&'static str, &'static str) {
     match status {
         ExecutionStatus::Running => ("Running", "waits"),
         ExecutionStatus::Waiting => ("Waits for a person", "waits"),

@@ -51,7 +51,8 @@ impl OrganizationDurableObject {
             Operation::ListKeys(page) => self.list_keys(&page),
             Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
             Operation::DeleteKey(id) => self.delete_key(by, &id),
-            Operation::ListApprovals(page) => self.list_waiting(&page),
+            Operation::ListApprovals(page, account) => self.list_waiting(&page, account.as_deref()),
+            Operation::ListPrograms(page, filter) => self.list_programs(&page, &filter),
             Operation::ListWebhooks => self.list_webhooks(),
             Operation::ReadWebhook(slug) => self.read_webhook(&slug),
             Operation::DeleteWebhook(slug) => self.delete_webhook(by, &slug),
@@ -258,11 +259,13 @@ impl OrganizationDurableObject {
         let (tools, total) = view.search(&asked.query, asked.source.as_deref(), asked.limit, asked.offset)?;
         let end = asked.offset + u64::try_from(tools.len()).unwrap_or(0);
         let items = tools.iter().map(|tool| {
+            let policy = view.judge(tool)?;
             Ok(json!({
                 "address": tool.address,
                 "title": tool.title,
                 "description": tool.description.chars().take(200).collect::<String>(),
-                "action": view.judge(tool)?.action,
+                "action": policy.action,
+                "reason": policy.reason,
             }))
         });
         let items = items.collect::<worker::Result<Vec<_>>>()?;
@@ -278,6 +281,13 @@ impl OrganizationDurableObject {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("tool {address}"))));
         };
         let policy = self.view_of_everything()?.judge(&tool)?;
+        let rulebook = self.rulebook()?;
+        let including = rulebook.toolkits.iter().filter(|(_, toolkit)| toolkit.includes(address));
+        let toolkits = including.map(|(slug, _)| {
+            let policy = self.view(slug)?.judge(&tool)?;
+            Ok(json!({ "slug": slug, "action": policy.action, "reason": policy.reason }))
+        });
+        let toolkits = toolkits.collect::<worker::Result<Vec<_>>>()?;
         let mut shown = json!({
             "address": tool.address,
             "source": tool.source,
@@ -287,6 +297,7 @@ impl OrganizationDurableObject {
             "request": request_of(&tool),
             "hints": tool.hints,
             "policy": policy,
+            "toolkits": toolkits,
             "input": type_text(&tool.input_schema),
             "output": tool.output_schema.as_ref().map_or_else(|| "unknown".to_owned(), type_text),
             "inputSchema": tool.input_schema,

@@ -43,14 +43,16 @@ const LAYOUT_4: [&str; 8] = [
     "CREATE INDEX waiting_session ON waiting (session)",
     "CREATE TABLE server_state (source TEXT PRIMARY KEY, json TEXT NOT NULL)",
 ];
-/// What layout 5 has beyond them, for the audit log and webhooks.
-const AUDIT_AND_WEBHOOKS_5: [&str; 6] = [
+/// What layout 5 has beyond them, for the audit log, webhooks and the history of all sessions.
+const LAYOUT_5: [&str; 8] = [
     "ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE audit ADD COLUMN event TEXT",
     "CREATE UNIQUE INDEX audit_event ON audit (event) WHERE event IS NOT NULL",
     "CREATE TABLE webhook (slug TEXT PRIMARY KEY, json TEXT NOT NULL, state TEXT NOT NULL, retry_at INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE delivery (id INTEGER PRIMARY KEY AUTOINCREMENT, webhook TEXT NOT NULL, message TEXT NOT NULL, at INTEGER NOT NULL, tries INTEGER NOT NULL, next_at INTEGER NOT NULL, body TEXT NOT NULL)",
     "CREATE INDEX delivery_next ON delivery (webhook, next_at)",
+    "CREATE TABLE program (number INTEGER PRIMARY KEY AUTOINCREMENT, execution TEXT NOT NULL UNIQUE, session TEXT NOT NULL, account TEXT NOT NULL, status TEXT NOT NULL, started_at INTEGER NOT NULL, json TEXT NOT NULL)",
+    "CREATE INDEX program_started ON program (started_at, number)",
 ];
 /// Tools that are moved to the new layout at a time.
 const MOVED_AT_ONCE: i64 = 200;
@@ -86,26 +88,23 @@ impl OrganizationDurableObject {
             self.make_layout_3(version.is_some())?;
         }
         if version != Some("4") {
-            for statement in LAYOUT_4 {
-                self.sql().exec(statement, None)?;
-            }
+            self.make(&LAYOUT_4)?;
         }
-        // Layout 5.
+        self.make(&LAYOUT_5)?;
         self.make_call_grant_tables()?;
-        self.make_audit_and_webhooks_of_layout_5()?;
-        self.put_meta("schema-version", SCHEMA_VERSION)
-    }
-
-    /// The audit log is chained, what was in it first; webhooks have tables.
-    fn make_audit_and_webhooks_of_layout_5(&self) -> worker::Result<()> {
-        for statement in AUDIT_AND_WEBHOOKS_5 {
-            self.sql().exec(statement, None)?;
-        }
         // An alarm that an older release set is for this, and for nothing else.
         if !self.rows("SELECT 1 FROM subscriber LIMIT 1", vec![])?.is_empty() {
             self.put_meta(TELL_AT, &now().to_string())?;
         }
-        self.chain_old_entries()
+        self.chain_old_entries()?;
+        self.put_meta("schema-version", SCHEMA_VERSION)
+    }
+
+    fn make(&self, statements: &[&str]) -> worker::Result<()> {
+        for statement in statements {
+            self.sql().exec(statement, None)?;
+        }
+        Ok(())
     }
 
     fn make_layout_3(&self, has_tools: bool) -> worker::Result<()> {

@@ -12,6 +12,7 @@ mod grants;
 mod keys;
 mod layout;
 mod object;
+mod programs;
 mod rows;
 mod servers;
 mod staging;

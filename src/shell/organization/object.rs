@@ -11,6 +11,7 @@
 //! | `toolkit_tool` | toolkit, address | the tools that each toolkit includes |
 //! | `server_state` | source | how an MCP server was found when it was last asked |
 //! | `waiting` | execution id | what waits for a person in the sessions, as they say |
+//! | `program` | number; execution | programs of sessions that came to a pause or ended, as the sessions say |
 //! | `audit` | number; event | who changed or decided what, and when: the text, its hash, and the session's event that it is of |
 //! | `webhook` | slug | a webhook, its URL and secret encrypted, and how its endpoint was found |
 //! | `delivery` | number | messages on their way to webhooks |

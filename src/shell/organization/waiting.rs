@@ -35,6 +35,7 @@ impl OrganizationDurableObject {
                     ],
                 )?;
             }
+            self.put_programs(waiting)?;
             self.take_events(&waiting.events)
         })
     }
@@ -59,8 +60,8 @@ impl OrganizationDurableObject {
         self.rearm()
     }
 
-    /// A page, what has waited longest first.
-    pub(super) fn list_waiting(&self, page: &Page) -> worker::Result<AdminAnswer> {
+    /// A page, what has waited longest first, and how much there is in all.
+    pub(super) fn list_waiting(&self, page: &Page, account: Option<&str>) -> worker::Result<AdminAnswer> {
         let after = page.after.as_deref().map_or(Some((0, "")), |after| {
             let (since, execution) = after.split_once(' ')?;
             Some((since.parse::<u64>().ok()?, execution))
@@ -68,9 +69,12 @@ impl OrganizationDurableObject {
         let Some((since, execution)) = after else {
             return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
         };
+        // Whose it is stands in the item only; there are never many.
+        let counts = "FROM waiting WHERE expires_at > ?1 AND (?2 IS NULL OR json_extract(json, '$.account') = ?2)";
+        let total = self.count(&format!("SELECT COUNT(*) {counts}"), vec![cast(now()), account.into()])?;
         let rows = self.rows(
-            "SELECT session, json, since, execution FROM waiting WHERE expires_at > ? AND (since, execution) > (?, ?) ORDER BY since, execution LIMIT ?",
-            vec![cast(now()), cast(since), execution.into(), cast(page.limit + 1)],
+            &format!("SELECT session, json, since, execution {counts} AND (since, execution) > (?3, ?4) ORDER BY since, execution LIMIT ?5"),
+            vec![cast(now()), account.into(), cast(since), execution.into(), cast(page.limit + 1)],
         )?;
         let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let mut items = Vec::new();
@@ -80,7 +84,11 @@ impl OrganizationDurableObject {
             items.push(shown(text(row, 0).unwrap_or_default(), &item));
             last = format!("{} {}", integer(row, 2).unwrap_or(0), text(row, 3).unwrap_or_default());
         }
-        Ok(AdminAnswer::page(&items, (rows.len() > most).then(|| encode("approvals", &last))))
+        let mut answer = AdminAnswer::page(&items, (rows.len() > most).then(|| encode("approvals", &last)));
+        if let Some(body) = answer.body.as_object_mut() {
+            body.insert("total".to_owned(), total.into());
+        }
+        Ok(answer)
     }
 }
 
