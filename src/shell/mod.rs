@@ -8,6 +8,7 @@ mod entry;
 mod events;
 mod http;
 mod import;
+mod import_room;
 mod inbox;
 mod invoke;
 mod mcp_edge;
