@@ -3,7 +3,10 @@
 //! The index counts words. What a tool does with a thing, whose thing it is, and whether one is meant or all of them, is told by its
 //! name, its title and the form of its request; that is weighed here, for the first hits of the index.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::search::{Asked, asked_words, same_as, words};
 use super::stem::stem;
@@ -117,7 +120,8 @@ const ASKING: [&str; 6] = ["who", "what", "which", "where", "when", "how"];
 /// Puts the hits that fit best first; of equal ones the order of addresses counts.
 pub fn rank(question: &str, hits: &mut Vec<Hit>) {
     let question = Question::read(question);
-    let read: Vec<Read> = hits.iter().map(|hit| Read::of(hit, &question)).collect();
+    let stems = Stems::default();
+    let read: Vec<Read> = hits.iter().map(|hit| Read::of(hit, &question, &stems)).collect();
     let rarity: Vec<f64> = (0..question.weights.len())
         .map(|word| {
             let having = read.iter().filter(|hit| hit.has(word)).count();
@@ -149,6 +153,8 @@ struct Question {
     weights: Vec<f64>,
     /// Stems of what is looked for, and of what means the same: for which words each stands, and how well.
     vocabulary: HashMap<String, Vec<(usize, f64)>>,
+    /// The first bytes of these stems.
+    beginnings: Vec<[u8; 2]>,
     /// The thing that is asked for, among the words that are looked for.
     head: Option<usize>,
     /// The word that may not be finished.
@@ -215,6 +221,7 @@ impl Question {
             verb: verb.map(|(verb, intent)| (stem(verb), intent)),
             number,
             mine: plain.iter().any(|word| MINE.0.contains(&word.as_str())),
+            beginnings: vocabulary.keys().filter_map(|stem| stem.as_bytes().first_chunk().copied()).collect(),
             vocabulary,
             known,
             intents,
@@ -229,10 +236,12 @@ impl Question {
         same.into_iter().flatten().copied().chain(forms)
     }
 
-    /// Whether a word of a description can be one of those that are looked for, told without taking it apart.
-    fn may_mean(&self, word: &str) -> bool {
-        let beginning = word.get(..2);
-        beginning.is_some_and(|beginning| self.vocabulary.keys().any(|known| known.starts_with(beginning)))
+    /// Whether a piece of a description can have a word that is looked for, told by its beginning. A word in the middle of a piece
+    /// in camel case is passed over.
+    fn may_mean(&self, piece: &str) -> bool {
+        let mut letters = piece.bytes().map(|byte| byte.to_ascii_lowercase());
+        let beginning = [letters.next().unwrap_or(0), letters.next().unwrap_or(0)];
+        self.beginnings.contains(&beginning)
     }
 
     fn is_verb(&self, stem: &str) -> bool {
@@ -251,9 +260,9 @@ impl Question {
         score -= 0.02 * number(hit.other_segments.min(6));
         if let Some((verb, intent)) = &self.verb {
             score += hit.fits(*intent);
-            if hit.named.contains(verb) {
+            if hit.named.contains(verb.as_str()) {
                 score += 0.16;
-            } else if hit.named.iter().any(|word| self.intents.get(word) == Some(intent)) {
+            } else if hit.named.iter().any(|word| self.intents.get(&**word) == Some(intent)) {
                 score += 0.08;
             }
             if !hit.method.is_empty() {
@@ -301,7 +310,7 @@ struct Read {
     /// For each word that is looked for, how much the tool has to do with it, from 0 to a little more than 3.
     worth: Vec<f64>,
     /// The words of name and title.
-    named: HashSet<String>,
+    named: HashSet<Rc<str>>,
     /// Words of the name that nobody asked for.
     others: usize,
     /// Literal segments of the path that nobody asked for.
@@ -318,8 +327,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(hit: &Hit, question: &Question) -> Self {
-        let stems = |text: &str| -> Vec<String> { words(text).iter().map(|word| stem(word)).collect() };
+    fn of(hit: &Hit, question: &Question, stems: &Stems) -> Self {
         let mut worth = vec![0.0; question.weights.len()];
         let mut note = |stem: &str, most: f64| {
             for (index, part) in question.meanings(stem) {
@@ -328,20 +336,22 @@ impl Read {
                 }
             }
         };
-        let name = stems(&hit.name);
-        let title = stems(&hit.title);
-        let description = words(&without_tags(&hit.description));
-        let mut named: HashSet<String> = name.iter().cloned().collect();
+        // Both are words already.
+        let name: Vec<Rc<str>> = hit.name.split(' ').map(|word| stems.of(word)).collect();
+        let title: Vec<Rc<str>> = hit.title.split(' ').map(|word| stems.of(word)).collect();
+        let description = without_tags(&hit.description);
+        let mut named: HashSet<Rc<str>> = name.iter().cloned().collect();
         if title.iter().all(|word| named.contains(word)) {
             // No title of its own: the description's beginning says what it does.
-            named.extend(description.iter().take(TITLE_WORDS).map(|word| stem(word)));
+            let beginning = pieces(&description).take(TITLE_WORDS).flat_map(words);
+            named.extend(beginning.take(TITLE_WORDS).map(|word| stems.of(&word)));
         }
         named.extend(title);
         for word in &named {
             note(word, WORTH_OF_NAME);
         }
-        for word in description.iter().filter(|word| question.may_mean(word)) {
-            note(&stem(word), WORTH_OF_DESCRIPTION);
+        for word in pieces(&description).filter(|piece| question.may_mean(piece)).flat_map(words) {
+            note(&stems.of(&word), WORTH_OF_DESCRIPTION);
         }
         let (method, path) = match hit.operation.split_once(' ') {
             Some((method, path)) if path.starts_with('/') => (method, path),
@@ -351,7 +361,7 @@ impl Read {
         let literals: Vec<Vec<String>> =
             segments.iter().filter(|segment| !segment.starts_with('{')).map(|segment| words(segment)).collect();
         let (mut other_segments, mut last_means) = (0, Vec::new());
-        let mut is_of_caller = named.iter().any(|word| word == "authent" || MINE.1.contains(&word.as_str()));
+        let mut is_of_caller = named.iter().any(|word| &**word == "authent" || MINE.1.contains(&&**word));
         // Of "/transactions/get" the first is what it is about.
         let is_thing = |segment: &Vec<String>| segment.iter().any(|word| intent_of(word).is_none());
         let last_thing = literals.iter().rposition(is_thing);
@@ -359,9 +369,9 @@ impl Read {
             let is_last = last_thing == Some(index);
             let mut is_known = false;
             for word in segment {
-                let stem = stem(word);
+                let stem = stems.of(word);
                 note(&stem, if is_last { WORTH_OF_LAST_SEGMENT } else { WORTH_OF_SEGMENT });
-                is_known |= question.known.contains(&stem);
+                is_known |= question.known.contains(&*stem);
                 is_of_caller |= MINE.1.contains(&word.as_str());
                 if is_last {
                     last_means.extend(question.meanings(&stem).map(|(index, _)| index));
@@ -373,8 +383,8 @@ impl Read {
         if question.last.len() > 1 && named.iter().any(|word| word.starts_with(&question.last)) {
             note(&stem(&question.last), WORTH_OF_BEGINNING);
         }
-        let is_other = |word: &&String| {
-            word.len() > 2 && !question.known.contains(*word) && (question.verb.is_none() || !question.is_verb(word))
+        let is_other = |word: &&Rc<str>| {
+            word.len() > 2 && !question.known.contains(&***word) && (question.verb.is_none() || !question.is_verb(word))
         };
         Self {
             others: name.iter().skip(1).collect::<HashSet<_>>().into_iter().filter(is_other).count(),
@@ -387,7 +397,7 @@ impl Read {
             method: method.to_owned(),
             is_one: segments.last().is_some_and(|segment| segment.starts_with('{')),
             is_of_caller,
-            is_deprecated: hit.title.contains("deprecated") || description.iter().any(|word| word == "deprecated"),
+            is_deprecated: hit.title.contains("deprecated") || description.contains("eprecated"),
             named,
             worth,
         }
@@ -433,19 +443,41 @@ fn is_form_of(one: &str, other: &str) -> bool {
     short.len() >= FORM_LETTERS && long.len() <= short.len() + 4 && long.starts_with(short)
 }
 
+/// The pieces of a text that consist of letters and digits.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric()).filter(|piece| !piece.is_empty())
+}
+
 /// Text without HTML tags.
-fn without_tags(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut is_inside = false;
-    for character in text.chars() {
-        match character {
-            '<' => is_inside = true,
-            '>' => is_inside = false,
-            _ if !is_inside => kept.push(character),
-            _ => {}
-        }
+fn without_tags(text: &str) -> Cow<'_, str> {
+    if !text.contains('<') {
+        return Cow::Borrowed(text);
     }
-    kept
+    // What follows a bracket up to the other one is a tag; before the first bracket nothing is.
+    let mut parts = text.split('<');
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for (_, after) in parts.filter_map(|part| part.split_once('>')) {
+        kept.push(' ');
+        kept.push_str(after);
+    }
+    Cow::Owned(kept)
+}
+
+/// Stems that were made already: tools of one catalog are named with the same words.
+#[derive(Default)]
+struct Stems {
+    known: RefCell<HashMap<String, Rc<str>>>,
+}
+
+impl Stems {
+    fn of(&self, word: &str) -> Rc<str> {
+        if let Some(known) = self.known.borrow().get(word) {
+            return Rc::clone(known);
+        }
+        let made: Rc<str> = stem(word).into();
+        self.known.borrow_mut().insert(word.to_owned(), Rc::clone(&made));
+        made
+    }
 }
 
 #[cfg(test)]
