@@ -718,7 +718,7 @@ pub struct StagedTool {
     pub name_words: String,
     /// The words of the title.
     pub title_words: String,
-    /// The description.
+    /// The description, and words of the parameters.
     pub description: String,
     /// The tool.
     pub json: Box<RawValue>,

@@ -433,6 +433,26 @@ test("a document of twenty megabytes is imported, one that is too large is refus
   assert.match(refused.body.error.message, /2726\d\d\d\d.*25165824/);
 });
 
+test("documents that do not fit beside each other wait for each other, and a text is unescaped as it was", async () => {
+  const { api } = organization();
+  const filler = `"\\ü😀\n`.repeat(10_000);
+  const spec = petstore();
+  for (let number = 0; number < 120; number += 1) spec.paths[`/things/${number}`] = { get: operation(`getThing${number}`, { description: `Number ${number} "\\ü😀\n${filler}` }) };
+  const body = JSON.stringify({ kind: "openapi", spec: JSON.stringify(spec) });
+  assert.ok(body.length > 13e6 && body.length < 24e6, String(body.length));
+  const both = await Promise.all(["one", "two"].map((slug) => api("PUT", `sources/${slug}`, body)));
+  assert.deepEqual(both.map(({ status, body: { tools } }) => [status, tools]), [[201, 124], [201, 124]]);
+  const { body: tool } = await api("GET", "tools/one.getThing7");
+  assert.match(tool.description, /Number 7 "\\ü😀/);
+  // Small ones do not wait.
+  const large = api("PUT", "sources/one", body);
+  const began = performance.now();
+  await ok(api("PUT", "sources/small", { kind: "openapi", spec: petstore() }));
+  const { status } = await large;
+  assert.equal(status, 200);
+  console.log(`# beside a large one: ${Math.round(performance.now() - began)} ms`);
+});
+
 /** A gateway whose organization `old` has the storage of a fixture, which `change` may add to. */
 async function oldOrganization(t, fixture, change = (text) => text) {
   const stateDir = mkdtempSync(join(tmpdir(), "countersign-state-"));

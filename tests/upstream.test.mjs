@@ -190,7 +190,8 @@ for (const era of ERAS) {
 
   test(`${era}: a server that was killed fails alone, and is used again when it is back`, async () => {
     const [dead, alive] = [await start({ era }), await start({ era })];
-    const { program, direct } = await organization({ alive, dead });
+    // One that comes after the dead one, wherever all are gone through.
+    const { program, direct } = await organization({ alive, dead, later: alive });
     const session = await program();
     const CALL = "return [(await tools.dead.echo({ text: 'x' })), (await tools.alive.echo({ text: 'y' })).data]";
     await run(session, CALL);
@@ -200,7 +201,9 @@ for (const era of ERAS) {
     assert.match(failed.error.code, /upstream_unreachable|outcome_unknown/);
     assert.deepEqual(fine, { text: "y" });
     const { resources } = (await (await direct()).call("resources/list")).result;
-    assert.deepEqual(resources.map(({ uri }) => uri).filter((uri) => /note/.test(uri)), ["alive+note://one", "alive+note://two", "alive+note://three"]);
+    assert.deepEqual(resources.map(({ uri }) => uri).filter((uri) => /note/.test(uri)), ["alive", "later"].flatMap((slug) => ["one", "two", "three"].map((note) => `${slug}+note://${note}`)));
+    const { result, error } = await (await direct()).call("prompts/get", { name: "later__greet", arguments: { who: "Ada" } });
+    assert.equal(result?.messages[0].content.text, "Greet Ada", JSON.stringify(error));
     await dead.start();
     await waitFor(async () => (await run(session, "return (await tools.dead.echo({ text: 'back' }))")).ok, { timeout: 20_000, what: "the server to be used again" });
   });

@@ -10,6 +10,7 @@ pub mod openapi;
 pub mod rank;
 pub mod schema;
 pub mod search;
+mod stem;
 pub mod tool;
 pub mod typescript;
 

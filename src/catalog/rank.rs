@@ -3,18 +3,38 @@
 //! The index counts words. What a tool does with a thing, whose thing it is, and whether one is meant or all of them, is told by its
 //! name, its title and the form of its request; that is weighed here, for the first hits of the index.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-use super::search::{asked_words, same_as, words};
+use super::search::{Asked, asked_words, same_as, words};
+use super::stem::stem;
 
 /// Hits of the index that are weighed.
-pub const WEIGHED: usize = 120;
+pub const WEIGHED: usize = 160;
 
 /// Characters of a description that are read.
-pub const DESCRIPTION_CHARS: usize = 300;
+pub const DESCRIPTION_CHARS: usize = 240;
 
 /// Words of a description's first sentence that stand for a title where there is none.
 const TITLE_WORDS: usize = 14;
+/// Letters that a word has at least of which a longer one with the same beginning is taken for a form.
+const FORM_LETTERS: usize = 5;
+/// How well a form stands for the word.
+const FORM_WORTH: f64 = 0.8;
+/// How well another word of the same meaning stands for it.
+const WORTH_OF_SYNONYM: f64 = 0.8;
+/// How much it says where a word is found.
+const WORTH_OF_LAST_SEGMENT: f64 = 3.2;
+const WORTH_OF_NAME: f64 = 3.0;
+const WORTH_OF_SEGMENT: f64 = 2.0;
+const WORTH_OF_BEGINNING: f64 = 1.5;
+const WORTH_OF_DESCRIPTION: f64 = 1.2;
+/// What is asked for counts more than where it is ("the logs of a pod"), and than what is done with it, which the request's form
+/// tells too.
+const CONTEXT_WEIGHT: f64 = 0.6;
+const VERB_WEIGHT: f64 = 0.85;
 
 /// A tool that the index found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,33 +64,67 @@ const VERBS: [(Intent, &[&str]); 4] = [
     (
         Intent::Read,
         &[
-            "list", "get", "find", "search", "show", "read", "retrieve", "fetch", "lookup", "view", "query", "see",
-            "check",
+            "list", "get", "find", "search", "show", "read", "retrieve", "fetch", "lookup", "look", "view", "query",
+            "see", "check", "count", "download", "compare",
         ],
     ),
     (
         Intent::Create,
         &[
-            "create", "add", "new", "make", "insert", "register", "open", "post", "send", "upload", "import", "invite",
-            "buy", "start", "run", "launch", "trigger", "begin", "execute",
+            "create",
+            "add",
+            "new",
+            "make",
+            "insert",
+            "register",
+            "open",
+            "post",
+            "send",
+            "upload",
+            "import",
+            "invite",
+            "buy",
+            "start",
+            "run",
+            "launch",
+            "trigger",
+            "begin",
+            "execute",
+            "schedule",
+            "write",
+            "subscribe",
+            "attach",
+            "join",
+            "follow",
+            "share",
+            "copy",
+            "submit",
         ],
     ),
-    (Intent::Update, &["update", "edit", "change", "modify", "set", "patch", "replace", "rename", "move"]),
-    (Intent::Delete, &["delete", "remove", "destroy", "erase"]),
+    (
+        Intent::Update,
+        &[
+            "update", "edit", "change", "modify", "set", "patch", "replace", "rename", "move", "close", "reopen",
+            "mark", "assign", "resize", "scale", "toggle", "turn", "adjust", "enable", "disable", "pause", "lock",
+            "protect", "void",
+        ],
+    ),
+    (Intent::Delete, &["delete", "remove", "destroy", "erase", "cancel", "revoke", "clear", "unsubscribe", "unfollow"]),
 ];
 
 /// Words of a question by which a person means what is theirs, and words of tools that are about it.
 const MINE: ([&str; 4], [&str; 4]) = (["my", "me", "i", "mine"], ["authenticated", "me", "my", "current"]);
+/// Words that a question which wants to know something begins with.
+const ASKING: [&str; 6] = ["who", "what", "which", "where", "when", "how"];
 
 /// Puts the hits that fit best first; of equal ones the order of addresses counts.
 pub fn rank(question: &str, hits: &mut Vec<Hit>) {
     let question = Question::read(question);
-    let read: Vec<Read> = hits.iter().map(Read::of).collect();
-    let rarity: Vec<f64> = question
-        .sought
-        .iter()
+    let stems = Stems::default();
+    let read: Vec<Read> = hits.iter().map(|hit| Read::of(hit, &question, &stems)).collect();
+    let rarity: Vec<f64> = (0..question.weights.len())
         .map(|word| {
-            let having = read.iter().filter(|hit| hit.has(word) > 0.0).count();
+            let having = read.iter().filter(|hit| hit.has(word)).count();
             (number(read.len() + 1) / (number(having) + 0.5)).ln() + 1.0
         })
         .collect();
@@ -84,208 +138,346 @@ fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// A question, its words by their stems.
+/// How many things a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    One,
+    /// Its thing is a plural.
+    Many,
+    All,
+}
+
+/// A question.
 struct Question {
-    asked: HashSet<String>,
-    /// What is looked for.
-    sought: Vec<String>,
+    /// How much each word counts that is looked for.
+    weights: Vec<f64>,
+    /// Stems of what is looked for, and of what means the same: for which words each stands, and how well.
+    vocabulary: HashMap<String, Vec<(usize, f64)>>,
+    /// The first bytes of these stems.
+    beginnings: Vec<[u8; 2]>,
+    /// The thing that is asked for, among the words that are looked for.
+    head: Option<usize>,
     /// The word that may not be finished.
     last: String,
+    /// The stem of the verb.
     verb: Option<(String, Intent)>,
-    /// It is about all there are.
-    all: bool,
+    number: Number,
     /// It is about what is the person's own.
     mine: bool,
-    /// What was asked, and what means the same.
+    /// Stems of what was asked, and of what means the same.
     known: HashSet<String>,
+    /// The verbs by their stems.
+    intents: HashMap<String, Intent>,
 }
 
 impl Question {
     fn read(question: &str) -> Self {
+        let asked = asked_words(question);
         let plain = words(question);
-        let (asked, sought) = asked_words(question);
-        let verb = asked.iter().take(2).find_map(|word| Some((word.clone(), intent_of(word)?)));
-        let known =
-            asked.iter().flat_map(|word| std::iter::once(word.as_str()).chain(same_as(word))).map(stem).collect();
-        Self {
-            asked: asked.iter().map(|word| stem(word)).collect(),
-            sought: sought.iter().map(|word| stem(word)).collect(),
-            last: asked.last().map(|word| stem(word)).unwrap_or_default(),
-            all: plain.iter().any(|word| word == "all") || verb.as_ref().is_some_and(|(word, _)| word == "list"),
-            verb,
-            mine: plain.iter().any(|word| MINE.0.contains(&word.as_str())),
-            known,
+        let intents = intents();
+        let first = plain.first().map(String::as_str).unwrap_or_default();
+        let mut verb = asked
+            .iter()
+            .take(2)
+            .find_map(|asked| Some((asked.word.as_str(), intents.get(&stem(&asked.word)).copied()?)));
+        if verb.is_none() && ASKING.contains(&first) {
+            verb = Some(("get", Intent::Read));
         }
+        let sought: Vec<&Asked> = asked.iter().filter(|asked| asked.is_sought).collect();
+        let head = sought.iter().rposition(|asked| !asked.is_context);
+        let is_many = head.and_then(|head| sought.get(head)).is_some_and(|head| is_plural(&head.word));
+        let every = plain.iter().any(|word| word == "all" || word == "every");
+        let number = match verb {
+            _ if every => Number::All,
+            Some(("list", _)) => Number::All,
+            Some((_, Intent::Read)) | None if is_many => Number::Many,
+            _ => Number::One,
+        };
+        let mut vocabulary: HashMap<String, Vec<(usize, f64)>> = HashMap::new();
+        for (index, asked) in sought.iter().enumerate() {
+            vocabulary.entry(stem(&asked.word)).or_default().push((index, 1.0));
+            for other in same_as(&asked.word) {
+                vocabulary.entry(stem(other)).or_default().push((index, WORTH_OF_SYNONYM));
+            }
+        }
+        let mut known: HashSet<String> = asked.iter().map(|asked| stem(&asked.word)).collect();
+        known.extend(vocabulary.keys().cloned());
+        let weight = |asked: &&Asked| {
+            let is_verb = verb.as_ref().is_some_and(|(verb, _)| *verb == asked.word);
+            // "Change the price of a plan" may mean to change the plan.
+            let is_update = matches!(verb, Some((_, Intent::Update)));
+            if asked.is_context && !is_update {
+                CONTEXT_WEIGHT
+            } else if is_verb && sought.len() > 1 {
+                VERB_WEIGHT
+            } else {
+                1.0
+            }
+        };
+        Self {
+            weights: sought.iter().map(weight).collect(),
+            head,
+            last: asked.last().map(|asked| asked.word.clone()).unwrap_or_default(),
+            verb: verb.map(|(verb, intent)| (stem(verb), intent)),
+            number,
+            mine: plain.iter().any(|word| MINE.0.contains(&word.as_str())),
+            beginnings: vocabulary.keys().filter_map(|stem| stem.as_bytes().first_chunk().copied()).collect(),
+            vocabulary,
+            known,
+            intents,
+        }
+    }
+
+    /// Which sought words a stem stands for, and how well.
+    fn meanings(&self, stem: &str) -> impl Iterator<Item = (usize, f64)> {
+        let same = self.vocabulary.get(stem);
+        let forms = self.vocabulary.iter().filter(move |(known, _)| same.is_none() && is_form_of(stem, known));
+        let forms = forms.flat_map(|(_, meanings)| meanings.iter().map(|(index, worth)| (*index, FORM_WORTH * worth)));
+        same.into_iter().flatten().copied().chain(forms)
+    }
+
+    /// Whether a piece of a description can have a word that is looked for, told by its beginning. A word in the middle of a piece
+    /// in camel case is passed over.
+    fn may_mean(&self, piece: &str) -> bool {
+        let mut letters = piece.bytes().map(|byte| byte.to_ascii_lowercase());
+        let beginning = [letters.next().unwrap_or(0), letters.next().unwrap_or(0)];
+        self.beginnings.contains(&beginning)
+    }
+
+    fn is_verb(&self, stem: &str) -> bool {
+        self.intents.contains_key(stem)
     }
 
     fn score(&self, hit: &Read, rarity: &[f64]) -> f64 {
         let (mut score, mut most) = (0.0, 0.0);
-        for (word, rarity) in self.sought.iter().zip(rarity) {
-            let mut found = hit.has(word);
-            for other in same_as(word) {
-                found = f64::max(found, 0.7 * hit.has(&stem(other)));
-            }
-            if found == 0.0 && *word == self.last && hit.named.iter().any(|named| named.starts_with(word.as_str())) {
-                found = 1.5;
-            }
-            score += rarity * found;
-            most += rarity * 3.0;
+        for ((worth, weight), rarity) in hit.worth.iter().zip(&self.weights).zip(rarity) {
+            score += weight * rarity * worth;
+            most += weight * rarity * WORTH_OF_NAME;
         }
         score /= f64::max(most, 1.0);
         // What nobody asked for.
-        let is_other = |word: &&String| {
-            !self.known.contains(*word) && (self.verb.is_none() || intent_of(word).is_none()) && word.len() > 2
-        };
-        score -= 0.02 * number(hit.own_name.iter().filter(is_other).count().min(8));
-        score -= 0.02
-            * number(
-                hit.literals.iter().filter(|words| !words.iter().any(|word| self.known.contains(word))).count().min(6),
-            );
+        score -= 0.02 * number(hit.others.min(8));
+        score -= 0.02 * number(hit.other_segments.min(6));
         if let Some((verb, intent)) = &self.verb {
             score += hit.fits(*intent);
-            if hit.named.contains(&stem(verb)) {
-                score += 0.12;
-            } else if hit.named.iter().any(|word| intent_of(word) == Some(*intent)) {
+            if hit.named.contains(verb.as_str()) {
+                score += 0.16;
+            } else if hit.named.iter().any(|word| self.intents.get(&**word) == Some(intent)) {
                 score += 0.08;
             }
             if !hit.method.is_empty() {
-                match intent {
-                    Intent::Read if self.all => score += if hit.is_one { -0.1 } else { 0.08 },
-                    Intent::Create if !hit.is_one => score += 0.05,
-                    Intent::Read | Intent::Create | Intent::Update | Intent::Delete => {}
-                }
+                score += match (intent, self.number) {
+                    (Intent::Read, Number::All) => {
+                        if hit.is_one {
+                            -0.1
+                        } else {
+                            0.08
+                        }
+                    }
+                    (Intent::Read, Number::Many) => {
+                        if hit.is_one {
+                            -0.05
+                        } else {
+                            0.05
+                        }
+                    }
+                    (Intent::Create, _) if !hit.is_one => 0.05,
+                    (Intent::Read | Intent::Update | Intent::Delete, Number::One) if hit.is_one => 0.05,
+                    (Intent::Read | Intent::Create | Intent::Update | Intent::Delete, _) => 0.0,
+                };
             }
         }
-        if self.mine && hit.is_of_caller {
-            score += 0.12;
+        if hit.is_of_caller {
+            score += if self.mine { 0.12 } else { -0.04 };
+        }
+        if hit.is_deprecated {
+            score -= 0.06;
         }
         // The thing itself, rather than something of it.
-        if hit.literals.last().is_some_and(|words| words.iter().any(|word| self.asked.contains(word))) {
-            score += 0.06;
+        if let Some(head) = self.head
+            && hit.last_means.contains(&head)
+        {
+            score += 0.1;
+        } else if !hit.last_means.is_empty() {
+            score += 0.04;
         }
         score
     }
 }
 
-/// A hit, its words by their stems.
+/// A hit, as far as the question is about it. Words are stems.
 struct Read {
-    /// Of name and title.
-    named: HashSet<String>,
-    /// Of the name without the source.
-    own_name: HashSet<String>,
-    described: HashSet<String>,
+    /// For each word that is looked for, how much the tool has to do with it, from 0 to a little more than 3.
+    worth: Vec<f64>,
+    /// The words of name and title.
+    named: HashSet<Rc<str>>,
+    /// Words of the name that nobody asked for.
+    others: usize,
+    /// Literal segments of the path that nobody asked for.
+    other_segments: usize,
+    /// Words looked for that the last literal segment of the path means.
+    last_means: Vec<usize>,
     method: String,
-    /// The words of each literal segment of the path.
-    literals: Vec<Vec<String>>,
+    /// What the request does, where its path says more than the method.
+    does: Option<Intent>,
     /// The path ends in a place: one thing is meant.
     is_one: bool,
     is_of_caller: bool,
+    is_deprecated: bool,
 }
 
 impl Read {
-    fn of(hit: &Hit) -> Self {
-        let stems = |text: &str| -> Vec<String> { words(text).iter().map(|word| stem(word)).collect() };
-        let name = stems(&hit.name);
-        let mut named: HashSet<String> = name.iter().cloned().collect();
-        let title = stems(&hit.title);
+    fn of(hit: &Hit, question: &Question, stems: &Stems) -> Self {
+        let mut worth = vec![0.0; question.weights.len()];
+        let mut note = |stem: &str, most: f64| {
+            for (index, part) in question.meanings(stem) {
+                if let Some(worth) = worth.get_mut(index) {
+                    *worth = f64::max(*worth, part * most);
+                }
+            }
+        };
+        // Both are words already.
+        let name: Vec<Rc<str>> = hit.name.split(' ').map(|word| stems.of(word)).collect();
+        let title: Vec<Rc<str>> = hit.title.split(' ').map(|word| stems.of(word)).collect();
         let description = without_tags(&hit.description);
+        let mut named: HashSet<Rc<str>> = name.iter().cloned().collect();
         if title.iter().all(|word| named.contains(word)) {
-            // No title of its own: the first sentence says what it does.
-            let sentence = description.split(". ").next().unwrap_or_default();
-            named.extend(stems(sentence).into_iter().take(TITLE_WORDS));
+            // No title of its own: the description's beginning says what it does.
+            let beginning = pieces(&description).take(TITLE_WORDS).flat_map(words);
+            named.extend(beginning.take(TITLE_WORDS).map(|word| stems.of(&word)));
         }
         named.extend(title);
+        for word in &named {
+            note(word, WORTH_OF_NAME);
+        }
+        for word in pieces(&description).filter(|piece| question.may_mean(piece)).flat_map(words) {
+            note(&stems.of(&word), WORTH_OF_DESCRIPTION);
+        }
         let (method, path) = match hit.operation.split_once(' ') {
             Some((method, path)) if path.starts_with('/') => (method, path),
             _ => ("", ""),
         };
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         let literals: Vec<Vec<String>> =
-            segments.iter().filter(|segment| !segment.starts_with('{')).map(|segment| stems(segment)).collect();
-        let is_of_caller =
-            literals.iter().flatten().chain(&named).any(|word| MINE.1.iter().any(|mine| stem(mine) == *word));
+            segments.iter().filter(|segment| !segment.starts_with('{')).map(|segment| words(segment)).collect();
+        let (mut other_segments, mut last_means) = (0, Vec::new());
+        let mut is_of_caller = named.iter().any(|word| &**word == "authent" || MINE.1.contains(&&**word));
+        // Of "/transactions/get" the first is what it is about.
+        let is_thing = |segment: &Vec<String>| segment.iter().any(|word| intent_of(word).is_none());
+        let last_thing = literals.iter().rposition(is_thing);
+        for (index, segment) in literals.iter().enumerate() {
+            let is_last = last_thing == Some(index);
+            let mut is_known = false;
+            for word in segment {
+                let stem = stems.of(word);
+                note(&stem, if is_last { WORTH_OF_LAST_SEGMENT } else { WORTH_OF_SEGMENT });
+                is_known |= question.known.contains(&*stem);
+                is_of_caller |= MINE.1.contains(&word.as_str());
+                if is_last {
+                    last_means.extend(question.meanings(&stem).map(|(index, _)| index));
+                }
+            }
+            other_segments += usize::from(!is_known);
+        }
+        // Who types may not have finished the last word.
+        if question.last.len() > 1 && named.iter().any(|word| word.starts_with(&question.last)) {
+            note(&stem(&question.last), WORTH_OF_BEGINNING);
+        }
+        let is_other = |word: &&Rc<str>| {
+            word.len() > 2 && !question.known.contains(&***word) && (question.verb.is_none() || !question.is_verb(word))
+        };
         Self {
-            own_name: name.into_iter().skip(1).collect(),
-            named,
-            described: stems(&description).into_iter().collect(),
+            others: name.iter().skip(1).collect::<HashSet<_>>().into_iter().filter(is_other).count(),
+            other_segments,
+            last_means,
+            does: literals
+                .last()
+                .filter(|_| method == "POST")
+                .and_then(|last| last.iter().find_map(|word| intent_of(word))),
             method: method.to_owned(),
-            literals,
             is_one: segments.last().is_some_and(|segment| segment.starts_with('{')),
             is_of_caller,
+            is_deprecated: hit.title.contains("deprecated") || description.contains("eprecated"),
+            named,
+            worth,
         }
     }
 
-    /// How much the tool has to do with a word, from 0 to a little more than 3.
-    fn has(&self, word: &str) -> f64 {
-        if self.literals.last().is_some_and(|words| words.iter().any(|known| known == word)) {
-            3.2
-        } else if self.named.contains(word) {
-            3.0
-        } else if self.literals.iter().flatten().any(|known| known == word) {
-            2.0
-        } else if self.described.contains(word) {
-            1.2
-        } else {
-            0.0
-        }
+    fn has(&self, word: usize) -> bool {
+        self.worth.get(word).is_some_and(|worth| *worth > 0.0)
     }
 
-    /// Whether its method does what is asked; nothing is known of a tool without one.
+    /// Whether its request does what is asked; nothing is known of a tool without one.
     fn fits(&self, intent: Intent) -> f64 {
-        match (intent, self.method.as_str()) {
-            (_, "") => 0.0,
-            (Intent::Read, "GET" | "HEAD")
-            | (Intent::Create, "POST")
-            | (Intent::Update, "PUT" | "PATCH")
-            | (Intent::Delete, "DELETE") => 0.15,
-            (Intent::Create, "PUT") | (Intent::Update | Intent::Delete, "POST") => 0.05,
+        match (intent, self.method.as_str(), self.does) {
+            (_, "", _) => 0.0,
+            (_, "POST", Some(does)) if does == intent => 0.15,
+            (Intent::Read, "POST", Some(Intent::Create | Intent::Update | Intent::Delete)) => -0.1,
+            (Intent::Delete, "POST", Some(Intent::Read | Intent::Create | Intent::Update)) => -0.1,
+            (Intent::Read, "GET" | "HEAD", _)
+            | (Intent::Create, "POST", None | Some(Intent::Update))
+            | (Intent::Update, "PUT" | "PATCH", _)
+            | (Intent::Delete, "DELETE", _) => 0.15,
+            (Intent::Create, "PUT", _) | (Intent::Update | Intent::Delete, "POST", _) => 0.05,
             _ => -0.1,
         }
     }
 }
 
+/// The verbs by their stems.
+fn intents() -> HashMap<String, Intent> {
+    VERBS.iter().flat_map(|(intent, verbs)| verbs.iter().map(|verb| (stem(verb), *intent))).collect()
+}
+
 fn intent_of(word: &str) -> Option<Intent> {
-    VERBS
-        .iter()
-        .find(|(_, verbs)| verbs.iter().any(|verb| *verb == word || stem(verb) == word))
-        .map(|(intent, _)| *intent)
+    VERBS.iter().find(|(_, verbs)| verbs.contains(&word)).map(|(intent, _)| *intent)
+}
+
+fn is_plural(word: &str) -> bool {
+    word.len() > 3 && word.ends_with('s') && !["ss", "us", "is"].iter().any(|ending| word.ends_with(ending))
+}
+
+/// Whether one stem begins with the other, as "reaction" does with "react".
+fn is_form_of(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short.len() >= FORM_LETTERS && long.len() <= short.len() + 4 && long.starts_with(short)
+}
+
+/// The pieces of a text that consist of letters and digits.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric()).filter(|piece| !piece.is_empty())
 }
 
 /// Text without HTML tags.
-fn without_tags(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut is_inside = false;
-    for character in text.chars() {
-        match character {
-            '<' => is_inside = true,
-            '>' => is_inside = false,
-            _ if !is_inside => kept.push(character),
-            _ => {}
-        }
+fn without_tags(text: &str) -> Cow<'_, str> {
+    if !text.contains('<') {
+        return Cow::Borrowed(text);
     }
-    kept
+    // What follows a bracket up to the other one is a tag; before the first bracket nothing is.
+    let mut parts = text.split('<');
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for (_, after) in parts.filter_map(|part| part.split_once('>')) {
+        kept.push(' ');
+        kept.push_str(after);
+    }
+    Cow::Owned(kept)
 }
 
-/// A word without its English ending; crude, but the same for questions and tools.
-fn stem(word: &str) -> String {
-    let mut stem = word.to_owned();
-    for (ending, instead) in [("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")] {
-        if let Some(kept) =
-            word.strip_suffix(ending).filter(|kept| kept.len() + instead.len() >= 3 && !word.ends_with("ss"))
-        {
-            stem = format!("{kept}{instead}");
-            break;
+/// Stems that were made already: tools of one catalog are named with the same words.
+#[derive(Default)]
+struct Stems {
+    known: RefCell<HashMap<String, Rc<str>>>,
+}
+
+impl Stems {
+    fn of(&self, word: &str) -> Rc<str> {
+        if let Some(known) = self.known.borrow().get(word) {
+            return Rc::clone(known);
         }
+        let made: Rc<str> = stem(word).into();
+        self.known.borrow_mut().insert(word.to_owned(), Rc::clone(&made));
+        made
     }
-    if stem.len() > 4 && stem.ends_with('e') {
-        stem.pop();
-    }
-    let mut ends = stem.chars().rev();
-    let is_doubled = matches!((ends.next(), ends.next()), (Some(last), Some(before)) if last == before && !matches!(last, 's' | 'l'));
-    if stem.len() > 4 && is_doubled {
-        stem.pop();
-    }
-    stem
 }
 
 #[cfg(test)]
@@ -347,6 +539,66 @@ mod tests {
             hit("g.repos.list_mine", "List repositories for the authenticated user", "", "GET /user/repos"),
         ];
         assert_eq!(best("list my repositories", &hits), "g.repos.list_mine");
+    }
+
+    #[test]
+    fn what_is_asked_for_counts_more_than_where_it_is() {
+        let hits = [
+            hit("a.listBankAccounts", "List bank accounts", "", "GET /bank_accounts"),
+            hit("a.transactionsGet", "Get transaction data of an account", "", "POST /transactions/get"),
+            hit("a.transactionsSync", "Sync transactions", "", "POST /transactions/sync"),
+        ];
+        assert_eq!(best("get the transactions of a bank account", &hits), "a.transactionsGet");
+    }
+
+    #[test]
+    fn a_path_that_names_a_verb_says_what_a_post_does() {
+        let hits = [
+            hit("s.reactions_list", "List", "Lists reactions", "POST /reactions.list"),
+            hit("s.reactions_add", "Adds", "A reaction to an item", "POST /reactions.add"),
+            hit("s.reactions_remove", "Removes", "A reaction from an item", "POST /reactions.remove"),
+        ];
+        for (question, expected) in [
+            ("react to a message", "s.reactions_add"),
+            ("delete a reaction", "s.reactions_remove"),
+            ("which reactions are there", "s.reactions_list"),
+        ] {
+            assert_eq!(best(question, &hits), expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn what_no_tool_is_named_after_is_an_update() {
+        let hits = [
+            hit("g.issues.get", "Get an issue", "", "GET /issues/{n}"),
+            hit("g.issues.update", "Update an issue", "title body state", "PATCH /issues/{n}"),
+            hit("g.issues.listComments", "List comments of an issue", "", "GET /issues/{n}/comments"),
+        ];
+        assert_eq!(best("close an issue", &hits), "g.issues.update");
+    }
+
+    #[test]
+    fn who_and_which_ask_to_read() {
+        let hits = [
+            hit("g.star_repo", "Star a repository", "", "PUT /user/starred/{repo}"),
+            hit(
+                "g.list_stargazers_for_repo",
+                "List stargazers",
+                "People who starred the repository",
+                "GET /repos/{repo}/stargazers",
+            ),
+            hit("g.unstar_repo", "Unstar a repository", "", "DELETE /user/starred/{repo}"),
+        ];
+        assert_eq!(best("who starred this repository", &hits), "g.list_stargazers_for_repo");
+    }
+
+    #[test]
+    fn what_is_deprecated_comes_after_what_is_not() {
+        let hits = [
+            hit("k.watchPods", "Watch pods", "Deprecated: use list", "GET /watch/pods"),
+            hit("k.zlistPods", "Pods", "All pods", "GET /pods"),
+        ];
+        assert_eq!(best("pods", &hits), "k.zlistPods");
     }
 
     #[test]

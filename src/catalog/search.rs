@@ -1,7 +1,31 @@
 //! Full-text search over tools: how addresses become words, and questions become FTS5 expressions.
 
+use serde_json::Value;
+
+use super::tool::Tool;
+
 /// Words of a question that are used at most.
 const QUESTION_WORDS: usize = 16;
+
+/// The most characters that names of parameters take in the index.
+pub const PARAMETER_CHARS: usize = 200;
+
+/// What the index reads of a tool beside its names: the description, and at the end the words of what it takes. An update says there
+/// what it can change.
+#[must_use]
+pub fn indexed_text(tool: &Tool) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    let mut left = PARAMETER_CHARS;
+    let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+    for word in properties.iter().flat_map(|properties| properties.keys()).flat_map(|key| words(key)) {
+        if !seen.contains(&word) {
+            let Some(rest) = left.checked_sub(word.chars().count() + 1) else { break };
+            left = rest;
+            seen.push(word);
+        }
+    }
+    format!("{}\n{}", tool.description, seen.join(" "))
+}
 
 /// Splits text into lower-case words, also inside `camelCase`, `snake_case` and dotted names.
 #[must_use]
@@ -46,26 +70,103 @@ pub struct Search {
 }
 
 /// Words that say nothing about a tool.
-const STOP_WORDS: [&str; 63] = [
-    "a", "about", "all", "am", "an", "and", "any", "api", "are", "as", "at", "be", "by", "can", "do", "does", "every",
-    "existing", "for", "from", "give", "has", "have", "how", "i", "in", "into", "is", "it", "its", "let", "me", "my",
-    "need", "of", "on", "one", "or", "our", "please", "should", "some", "that", "the", "their", "them", "there",
-    "these", "this", "those", "to", "tool", "using", "via", "want", "was", "we", "what", "which", "who", "with", "you",
+const STOP_WORDS: [&str; 76] = [
+    "a",
+    "about",
+    "all",
+    "am",
+    "an",
+    "and",
+    "another",
+    "any",
+    "api",
+    "are",
+    "as",
+    "at",
+    "be",
+    "by",
+    "can",
+    "do",
+    "does",
+    "every",
+    "existing",
+    "for",
+    "from",
+    "give",
+    "has",
+    "have",
+    "how",
+    "i",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "let",
+    "many",
+    "me",
+    "much",
+    "my",
+    "need",
+    "now",
+    "of",
+    "on",
+    "one",
+    "or",
+    "other",
+    "our",
+    "please",
+    "right",
+    "should",
+    "some",
+    "somebody",
+    "someone",
+    "something",
+    "tell",
+    "that",
+    "the",
+    "their",
+    "them",
+    "there",
+    "these",
+    "this",
+    "those",
+    "to",
+    "tool",
+    "up",
+    "using",
+    "via",
+    "want",
+    "was",
+    "we",
+    "what",
+    "when",
+    "where",
+    "which",
+    "who",
+    "with",
+    "you",
     "your",
 ];
 
+/// Words after which it is said where a thing is, or whose.
+const BEFORE_CONTEXT: [&str; 14] =
+    ["at", "by", "for", "from", "in", "inside", "into", "of", "on", "to", "using", "via", "with", "within"];
+/// Letters of a word that others begin with which mean the same, less one.
+const FORM_LETTERS: usize = 4;
+
 /// Verbs that half of all tools have. They say which of the tools of a thing is meant, not which thing: they rank, and are
 /// not looked for.
-const COMMON_VERBS: [&str; 27] = [
-    "add", "change", "create", "delete", "destroy", "edit", "erase", "fetch", "find", "get", "insert", "list",
-    "lookup", "make", "modify", "new", "patch", "query", "read", "remove", "replace", "retrieve", "search", "set",
-    "show", "update", "view",
+const COMMON_VERBS: [&str; 30] = [
+    "add", "change", "check", "create", "delete", "destroy", "edit", "erase", "fetch", "find", "get", "insert", "list",
+    "look", "lookup", "make", "modify", "new", "patch", "query", "read", "remove", "replace", "retrieve", "search",
+    "see", "set", "show", "update", "view",
 ];
 
 /// Words that mean the same where tools are looked for. The index stems, so one form is enough.
-pub(super) const SYNONYMS: [&[&str]; 25] = [
+pub(super) const SYNONYMS: [&[&str]; 31] = [
     &["cancel", "stop", "abort", "terminate"],
-    &["start", "run", "launch", "trigger", "begin", "execute", "dispatch"],
+    &["start", "run", "launch", "trigger", "begin", "execute", "exec", "dispatch"],
     &["send", "post", "deliver"],
     &["close", "resolve", "finish"],
     &["approve", "accept", "confirm"],
@@ -89,29 +190,54 @@ pub(super) const SYNONYMS: [&[&str]; 25] = [
     &["ticket", "issue"],
     &["job", "task"],
     &["phone", "call"],
+    &["star", "starred", "stargazer"],
+    &["song", "track", "music"],
+    &["email", "mail"],
+    &["attend", "attended", "attendee", "participant"],
+    &["difference", "diff", "compare"],
+    &["subscribe", "subscription"],
 ];
 
-/// The words of a question that say something, each once, and those of them that are looked for.
-pub(super) fn asked_words(question: &str) -> (Vec<String>, Vec<String>) {
-    let all = words(question);
-    let says_something = |word: &&String| !STOP_WORDS.contains(&word.as_str());
-    let mut asked: Vec<String> = all.iter().filter(says_something).cloned().collect();
-    if asked.is_empty() {
-        asked = all;
+/// A word of a question that says something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) word: String,
+    /// It is looked for, and does not only say which of the tools of a thing is meant.
+    pub(super) is_sought: bool,
+    /// It says where something is, or whose.
+    pub(super) is_context: bool,
+}
+
+/// The words of a question that say something, each once.
+pub(super) fn asked_words(question: &str) -> Vec<Asked> {
+    let mut all = words(question);
+    // Of "how do I list pets" only what follows asks.
+    if let Some(how) = all.iter().position(|word| word == "how")
+        && all.len() > how + 2
+        && all.get(how + 1).is_some_and(|next| next != "many" && next != "much")
+    {
+        all.drain(..=how);
     }
-    asked.truncate(QUESTION_WORDS);
-    let mut seen = Vec::new();
-    asked.retain(|word| {
-        !seen.contains(word) && {
-            seen.push(word.clone());
-            true
+    let says_something = all.iter().any(|word| !STOP_WORDS.contains(&word.as_str()));
+    let mut asked: Vec<Asked> = Vec::new();
+    let (mut has_thing, mut is_context) = (false, false);
+    for word in all {
+        is_context |= has_thing && BEFORE_CONTEXT.contains(&word.as_str());
+        if (says_something && STOP_WORDS.contains(&word.as_str())) || asked.iter().any(|known| known.word == word) {
+            continue;
         }
-    });
-    let mut sought: Vec<String> = asked.iter().filter(|word| !COMMON_VERBS.contains(&word.as_str())).cloned().collect();
-    if sought.is_empty() {
-        sought.clone_from(&asked);
+        // Further on it is a noun: "move a card to another list".
+        let is_verb = COMMON_VERBS.contains(&word.as_str()) && (asked.is_empty() || (word == "new" && !has_thing));
+        has_thing |= !is_verb;
+        asked.push(Asked { word, is_sought: !is_verb, is_context });
+        if asked.len() == QUESTION_WORDS {
+            break;
+        }
     }
-    (asked, sought)
+    if !has_thing {
+        asked.iter_mut().for_each(|asked| asked.is_sought = true);
+    }
+    asked
 }
 
 /// Words that mean the same as this one, without it.
@@ -124,19 +250,21 @@ pub(super) fn same_as<'w>(word: &'w str) -> impl Iterator<Item = &'w str> {
 /// knows as a source's slug says whose tools are meant.
 #[must_use]
 pub fn search_of(question: &str, is_source: impl Fn(&str) -> bool) -> Option<Search> {
-    let (asked, sought) = asked_words(question);
-    let last = asked.last();
-    let (sources, mut sought): (Vec<String>, Vec<String>) = sought.into_iter().partition(|word| is_source(word));
+    let asked = asked_words(question);
+    let last = asked.last().map(|asked| &asked.word);
+    let words = |of: &dyn Fn(&Asked) -> bool| asked.iter().filter(|asked| of(asked)).map(|asked| &asked.word).collect();
+    let sources: Vec<&String> = words(&|asked| asked.is_sought && is_source(&asked.word));
+    let mut sought: Vec<&String> = words(&|asked| asked.is_sought && !is_source(&asked.word));
     if sought.is_empty() {
-        sought = asked.iter().filter(|word| !is_source(word)).cloned().collect();
+        sought = words(&|asked| !is_source(&asked.word));
     }
     let groups: Vec<String> = sought
         .iter()
         .map(|word| {
             let mut terms: Vec<String> =
                 std::iter::once(word.as_str()).chain(same_as(word)).map(|word| format!("\"{word}\"")).collect();
-            // Who types may not have finished the last word.
-            if last == Some(word) && word.chars().count() > 1 {
+            // Who types may not have finished the last word, and "react" means "reaction" too.
+            if word.chars().count() > if last == Some(*word) { 1 } else { FORM_LETTERS } {
                 terms.push(format!("\"{word}\"*"));
             }
             if let [term] = terms.as_slice() { term.clone() } else { format!("({})", terms.join(" OR ")) }
@@ -196,6 +324,7 @@ mod tests {
     fn small_words_are_left_out_and_verbs_that_all_tools_have() {
         let found = search("How do I cancel the repos").unwrap();
         let cancel = r#"("cancel" OR "stop" OR "abort" OR "terminate")"#;
+        let cancel = cancel.replace(')', r#" OR "cancel"*)"#);
         assert_eq!(found.all, format!(r#"{cancel} AND ("repos" OR "repos"*)"#));
         assert_eq!(found.any, format!(r#"{cancel} OR ("repos" OR "repos"*)"#));
         assert_eq!(search("delete the pet").unwrap().all, r#"("pet" OR "pet"*)"#);
@@ -205,9 +334,56 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_is_one_in_its_place_only() {
+        for (question, expected) in [
+            ("list pets", vec!["pets"]),
+            ("move a card to another list", vec!["move", "card", "list"]),
+            ("make a new pet", vec!["pet"]),
+            ("how do I delete a pet?", vec!["pet"]),
+            ("how many pets are there", vec!["pets"]),
+            ("search", vec!["search"]),
+        ] {
+            let sought: Vec<String> =
+                asked_words(question).into_iter().filter(|asked| asked.is_sought).map(|asked| asked.word).collect();
+            assert_eq!(sought, expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_preposition_is_where_the_thing_is() {
+        let asked = asked_words("read the logs of a pod in the namespace");
+        let context: Vec<&str> =
+            asked.iter().filter(|asked| asked.is_context).map(|asked| asked.word.as_str()).collect();
+        assert_eq!(context, ["pod", "namespace"]);
+        assert!(asked_words("for a pod").iter().all(|asked| !asked.is_context), "nothing came before");
+    }
+
+    #[test]
+    fn the_index_knows_what_a_tool_takes() {
+        let properties: serde_json::Map<String, Value> =
+            (0..100).map(|number| (format!("closeReason{number:02}"), Value::Null)).collect();
+        let tool = Tool { description: "Changes it.".to_owned(), ..tool_taking(properties) };
+        let text = indexed_text(&tool);
+        assert!(text.starts_with("Changes it.\nclose reason00 reason01 "), "{text}");
+        assert!(text.chars().count() <= "Changes it.\n".len() + PARAMETER_CHARS, "{text}");
+    }
+
+    fn tool_taking(properties: serde_json::Map<String, Value>) -> Tool {
+        let json = serde_json::json!({
+            "address": "a.b", "source": "a", "title": "", "description": "", "hints": {},
+            "inputSchema": { "type": "object", "properties": properties },
+            "binding": { "kind": "mcp", "name": "b", "definitionHash": "" },
+        });
+        serde_json::from_str(&json.to_string()).unwrap()
+    }
+
+    #[test]
     fn a_source_in_the_question_says_whose_tools_are_meant() {
         let found = search("star a repo on github").unwrap();
-        assert_eq!(found.all, r#"(name : "github") AND ("star" AND ("repo" OR "repository"))"#);
+        assert_eq!(
+            found.all,
+            r#"(name : "github") AND (("star" OR "starred" OR "stargazer") AND ("repo" OR "repository"))"#
+        );
         assert_eq!(search("github").unwrap().any, r#"(name : "github")"#);
         assert_eq!(search("list github").unwrap().any, r#"(name : "github") AND ("list")"#);
     }

@@ -3,10 +3,12 @@
 mod canonical;
 mod depth;
 mod surrogates;
+mod unescape;
 
 pub use canonical::{canonical_json, hex, sha256_hex};
 pub use depth::json_depth_within;
 pub use surrogates::without_lone_surrogates;
+pub use unescape::unescaped;
 
 use serde::de::{DeserializeOwned, Error as _};
 

@@ -59,8 +59,8 @@ pub enum Definition<'a> {
 /// An `OpenAPI` document.
 #[derive(Debug)]
 pub enum Document<'a> {
-    /// Its text.
-    Text(Cow<'a, str>),
+    /// As it stands in the body: a JSON object, or a JSON string with a text in JSON or YAML.
+    Text(&'a str),
     /// Where it is.
     Url(String),
 }
@@ -150,7 +150,8 @@ fn openapi<'a>(fields: &mut Fields<'a>) -> Result<Definition<'a>, Fault> {
         (Some(_), Some(_)) => return Err(Fault::field("specUrl", "and spec exclude each other; give one of them")),
         (None, None) => return Err(Fault::field("spec", "or specUrl is required")),
         (None, Some(url)) => Document::Url(parse_url("specUrl", &url)?),
-        (Some(raw), None) => Document::Text(document(raw, "has to be an object, or a text in JSON or YAML")?),
+        (Some(raw), None) if raw.get().starts_with(['{', '"']) => Document::Text(raw.get()),
+        (Some(_), None) => return Err(Fault::field("spec", "has to be an object, or a text in JSON or YAML")),
     };
     Ok(Definition::Openapi { document, base_url })
 }

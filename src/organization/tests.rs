@@ -87,7 +87,7 @@ fn a_source_is_read_with_its_document_as_it_stands() {
     let request = parse_source(r#"{"kind":"openapi","spec":"openapi: 3.1.0\n","specUrl":null}"#).unwrap();
     assert_eq!(request.auth, AuthChange::Keep);
     assert!(
-        matches!(request.definition, Definition::Openapi { document: Document::Text(text), .. } if text == "openapi: 3.1.0\n")
+        matches!(request.definition, Definition::Openapi { document: Document::Text(text), .. } if text == r#""openapi: 3.1.0\n""#)
     );
 
     let request = parse_source(r#"{"kind":"mcp","url":"https://mcp.example/","auth":{"kind":"bearer"}}"#).unwrap();

@@ -10,8 +10,9 @@ use super::audit_export::audit_lines;
 use super::authentication::{self, has_browser_cookie, person, program};
 use super::clock::sleep;
 use super::entry::{Edge, api_error};
-use super::http::{BodyError, DRAINED_BYTES, header, json_response, read_body};
+use super::http::{BodyError, DRAINED_BYTES, drain_body, header, json_response, read_body};
 use super::import::Importing;
+use super::import_room::place_for;
 use super::organization as organization_object;
 use super::platform::{log_failure, platform_failure};
 use super::telemetry::log;
@@ -79,7 +80,21 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     if has_body && !is_json(header(request.headers(), "content-type").as_deref()) {
         return refuse(&Fault::new(415, "Content-Type must be application/json"));
     }
-    let limit = if method == "PUT" && path.starts_with("sources/") { SOURCE_LIMIT } else { BODY_LIMIT };
+    let brings_document = method == "PUT" && path.starts_with("sources/");
+    let limit = if brings_document { SOURCE_LIMIT } else { BODY_LIMIT };
+    // Before the body is there: it is what takes the memory.
+    let _place = if brings_document {
+        let size = declared_length(&request).unwrap_or(SOURCE_LIMIT);
+        match place_for(size).await {
+            Ok(place) => Some(place),
+            Err(fault) => {
+                drain_body(request.inner()).await;
+                return refuse(&fault);
+            }
+        }
+    } else {
+        None
+    };
     let body = match read_text(&mut request, limit).await {
         Ok(body) => body,
         Err(fault) => return refuse(&fault),
@@ -137,7 +152,7 @@ pub(super) async fn perform(asks: &Asks<'_>, call: AdminCall) -> worker::Result<
     let stops = matches!(operation, Operation::PutStop(..));
     #[expect(clippy::wildcard_enum_match_arm, reason = "what is not named is the organization object's")]
     let answer = match operation {
-        Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(&call.body).await?,
+        Operation::PutSource(slug) => Importing { asks, slug: &slug }.put(call.body).await?,
         Operation::RefreshSource(slug) => Importing { asks, slug: &slug }.refresh().await?,
         Operation::PutWebhook(slug) => webhooks::put(asks, &slug, &call.body).await?,
         _ => {
@@ -208,7 +223,7 @@ async fn read_text(request: &mut Request, limit: usize) -> Result<String, Fault>
         Fault::new(413, format!("The body{size} is larger than {limit} bytes, the limit here"))
     };
     // What says that it is far too large need not be sent. Anything else is read to its end, so that the client gets the answer.
-    let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<usize>().ok());
+    let declared = declared_length(request);
     if let Some(size) = declared.filter(|size| *size > limit + DRAINED_BYTES) {
         return Err(too_large(Some(size)));
     }
@@ -217,6 +232,10 @@ async fn read_text(request: &mut Request, limit: usize) -> Result<String, Fault>
         BodyError::Broken => Fault::new(400, "The body broke off"),
     })?;
     String::from_utf8(bytes).map_err(|_| Fault::new(400, "The body is not UTF-8"))
+}
+
+fn declared_length(request: &Request) -> Option<usize> {
+    header(request.headers(), "content-length").and_then(|length| length.parse().ok())
 }
 
 fn refuse(fault: &Fault) -> worker::Result<Response> {

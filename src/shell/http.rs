@@ -229,7 +229,8 @@ pub(crate) async fn drain(request: &web_sys::Request, incoming: &Incoming) {
     }
 }
 
-async fn drain_body(request: &web_sys::Request) {
+/// Reads a body and throws it away, as far as it is not larger than [`DRAINED_BYTES`].
+pub(crate) async fn drain_body(request: &web_sys::Request) {
     if request.body().is_none() {
         return;
     }
@@ -246,7 +247,8 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
     }
     let mut stream = request.stream().map_err(|_| BodyError::Broken)?;
     let declared = header(request.headers(), "content-length").and_then(|length| length.parse::<usize>().ok());
-    let declared = declared.filter(|length| *length <= limit);
+    // Of what says that it is too large nothing is kept.
+    let keeps = declared.is_none_or(|length| length <= limit);
     let mut bytes = Vec::new();
     let mut arrived = 0;
     while let Some(chunk) = stream.next().await {
@@ -255,7 +257,7 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
         if arrived > limit + DRAINED_BYTES {
             break;
         }
-        if arrived > limit {
+        if arrived > limit || !keeps {
             bytes = Vec::new();
         } else {
             // Whoever sent a quarter gets the whole at once: a vector that grows as it goes is up to three times as large for
@@ -266,7 +268,7 @@ pub(crate) async fn read_body(request: &mut Request, limit: usize) -> Result<Vec
             bytes.extend_from_slice(&chunk);
         }
     }
-    if arrived > limit { Err(BodyError::TooLarge) } else { Ok(bytes) }
+    if arrived > limit || !keeps { Err(BodyError::TooLarge) } else { Ok(bytes) }
 }
 
 /// Whether a request says that it is a form.

@@ -1,6 +1,7 @@
 //! Makes the tools of a source, outside of the sessions' and the organization's objects: reads the document operation by
 //! operation, hands the tools over in batches, and ends with one step that changes the catalog.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
@@ -8,6 +9,7 @@ use serde_json::json;
 use worker::{Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
 
 use super::admin_api::{Asks, SOURCE_LIMIT};
+use super::import_room::{Place, place_for};
 use super::organization::{self as organization_object, staged_tool};
 use super::outbound::{Limits, Outgoing, send};
 use super::random::random_hex;
@@ -20,6 +22,7 @@ use crate::catalog::openapi::answer::HttpAnswer;
 use crate::catalog::openapi::request::origin_of;
 use crate::catalog::openapi::{
     ImportError, ImportLimits, ImportOptions, Importer, ReportAction, ReportEntry, document_json, document_repaired,
+    trimmed,
 };
 use crate::catalog::tool::{Tool, ToolOutcome};
 use crate::config::Settings;
@@ -28,6 +31,7 @@ use crate::internal::{
     AdminAnswer, ImportEnd, ImportStart, SealedCredential, ServerSeen, SourceKind, SourceRow, StagedTool, StagedTools,
     VERSION, Via,
 };
+use crate::json::unescaped;
 use crate::organization::fault::Fault;
 use crate::organization::report::Report;
 use crate::organization::source::{AuthChange, Definition, Document, parse_source};
@@ -77,7 +81,7 @@ struct Made {
 
 impl Importing<'_> {
     /// `PUT /api/sources/<slug>`
-    pub(super) async fn put(&self, body: &str) -> worker::Result<AdminAnswer> {
+    pub(super) async fn put(&self, body: String) -> worker::Result<AdminAnswer> {
         answer(self.try_put(body).await)
     }
 
@@ -86,8 +90,8 @@ impl Importing<'_> {
         answer(self.try_refresh().await)
     }
 
-    async fn try_put(&self, body: &str) -> Result<AdminAnswer, Stop> {
-        let request = parse_source(body)?;
+    async fn try_put(&self, mut body: String) -> Result<AdminAnswer, Stop> {
+        let request = parse_source(&body)?;
         if self.asks.is_tool() && matches!(request.auth, AuthChange::Write(_)) {
             let problem = "is never set by a program: what a model sees is no secret any more. An administrator sets it through the API";
             return Err(Fault::field("auth", problem).into());
@@ -113,33 +117,45 @@ impl Importing<'_> {
         }
         row.confirmed_origins.sort();
         row.confirmed_origins.dedup();
-        let text;
+        row.title = request.title.unwrap_or_default();
+        let mut place = None;
         let document = match request.definition {
             Definition::Openapi { document, base_url } => {
                 row.stated_base_url = base_url;
                 match document {
-                    Document::Text(text) => text,
+                    // What remains of the body is the document: it must not be in memory twice.
+                    Document::Text(text) => {
+                        let (start, length) = (text.as_ptr().addr() - body.as_ptr().addr(), text.len());
+                        body.truncate(start + length);
+                        body.drain(..start);
+                        if body.starts_with('{') {
+                            body
+                        } else {
+                            let problem = "has to be an object, or a text in JSON or YAML";
+                            unescaped(body).ok_or_else(|| Fault::field("spec", problem))?
+                        }
+                    }
                     Document::Url(url) => {
-                        text = fetch_document(self.asks.settings, &url).await?;
+                        let (text, taken) = fetch_document(self.asks.settings, &url).await?;
+                        place = Some(taken);
                         row.spec_url = Some(url);
-                        std::borrow::Cow::Borrowed(text.as_str())
+                        text
                     }
                 }
             }
             Definition::Mcp { url } => {
-                row.title = request.title.unwrap_or_default();
                 let row = SourceRow { url: Some(url), kind: SourceKind::Mcp, ..row };
                 return self.import_mcp(row, &start, change, false).await;
             }
             Definition::Graphql { url, introspection } => {
-                row.title = request.title.unwrap_or_default();
                 let schema_given = introspection.is_some();
                 let row = SourceRow { url: Some(url), kind: SourceKind::Graphql, schema_given, ..row };
                 return self.import_graphql(row, introspection.as_deref(), &start, change, false).await;
             }
         };
-        row.title = request.title.unwrap_or_default();
-        self.import_openapi(row, &document, &start, change, false).await
+        let answer = self.import_openapi(row, document, &start, change, false).await;
+        drop(place);
+        answer
     }
 
     async fn try_refresh(&self) -> Result<AdminAnswer, Stop> {
@@ -149,8 +165,10 @@ impl Importing<'_> {
         };
         match (row.kind, &row.spec_url) {
             (SourceKind::Openapi, Some(url)) => {
-                let document = fetch_document(self.asks.settings, url).await?;
-                self.import_openapi(row, &document, &start, "kept", true).await
+                let (document, place) = fetch_document(self.asks.settings, url).await?;
+                let answer = self.import_openapi(row, document, &start, "kept", true).await;
+                drop(place);
+                answer
             }
             (SourceKind::Openapi, None) => {
                 let problem =
@@ -317,7 +335,7 @@ impl Importing<'_> {
     async fn import_openapi(
         &self,
         row: SourceRow,
-        document: &str,
+        document: String,
         start: &ImportStart,
         auth: &str,
         refresh: bool,
@@ -384,12 +402,16 @@ impl Importing<'_> {
         &self,
         import: &str,
         row: &SourceRow,
-        document: &str,
+        mut document: String,
         start: &ImportStart,
     ) -> Result<Made, Stop> {
         let limits = ImportLimits { document_bytes: SOURCE_LIMIT, ..ImportLimits::default() };
         let field = if row.spec_url.is_some() { "specUrl" } else { "spec" };
-        let document = document_json(document, &limits).map_err(|error| unreadable(field, &error))?;
+        // Of YAML only the JSON that was made of it stays.
+        if let Cow::Owned(json) = document_json(&document, &limits).map_err(|error| unreadable(field, &error))? {
+            document = json;
+        }
+        let document = trimmed(&document);
         let options = ImportOptions {
             source: self.slug,
             base_url: row.stated_base_url.as_deref(),
@@ -398,9 +420,9 @@ impl Importing<'_> {
             limits,
         };
         let repaired;
-        let mut importer = match Importer::new(&document, &options) {
+        let mut importer = match Importer::new(document, &options) {
             Err(error @ ImportError::Unreadable { .. }) => {
-                repaired = document_repaired(&document, &limits).ok_or_else(|| unreadable(field, &error))?;
+                repaired = document_repaired(document, &limits).ok_or_else(|| unreadable(field, &error))?;
                 Importer::new(&repaired, &options)
             }
             importer => importer,
@@ -467,7 +489,7 @@ fn unreadable(field: &str, error: &ImportError) -> Fault {
 }
 
 /// Fetches a document. No credential goes along, so it may be somewhere else; each place is looked at first.
-async fn fetch_document(settings: &Settings, url: &str) -> Result<String, Fault> {
+async fn fetch_document(settings: &Settings, url: &str) -> Result<(String, Place), Fault> {
     let mut url = url.to_owned();
     for _ in 0..HOPS {
         if let Some(refusal) = refuse_address(&url, settings.allow_local_network) {
@@ -483,7 +505,7 @@ async fn fetch_document(settings: &Settings, url: &str) -> Result<String, Fault>
             }
         };
         match fetched {
-            Fetched::Document(text) => return Ok(text),
+            Fetched::Document(text, place) => return Ok((text, place)),
             Fetched::Elsewhere(place) => url = place,
         }
     }
@@ -491,7 +513,7 @@ async fn fetch_document(settings: &Settings, url: &str) -> Result<String, Fault>
 }
 
 enum Fetched {
-    Document(String),
+    Document(String, Place),
     Elsewhere(String),
 }
 
@@ -523,6 +545,7 @@ async fn fetch_once(url: &str) -> Result<Fetched, Fault> {
     if let Some(size) = declared.filter(|size| *size > SOURCE_LIMIT) {
         return Err(too_large(size));
     }
+    let place = place_for(declared.unwrap_or(SOURCE_LIMIT)).await?;
     let mut bytes = Vec::with_capacity(declared.unwrap_or(0));
     let mut stream = response.stream().map_err(broken)?;
     while let Some(chunk) = stream.next().await {
@@ -533,5 +556,6 @@ async fn fetch_once(url: &str) -> Result<Fetched, Fault> {
         bytes.extend_from_slice(&chunk);
     }
     let text = String::from_utf8(bytes);
-    text.map(Fetched::Document).map_err(|_| Fault::field("specUrl", "leads to what is not UTF-8").with_status(422))
+    text.map(|text| Fetched::Document(text, place))
+        .map_err(|_| Fault::field("specUrl", "leads to what is not UTF-8").with_status(422))
 }

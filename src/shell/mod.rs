@@ -11,6 +11,7 @@ mod events;
 mod grants;
 mod http;
 mod import;
+mod import_room;
 mod inbox;
 mod invoke;
 mod mcp_edge;

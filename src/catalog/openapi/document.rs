@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ImportError;
+use crate::catalog::schema::definitions::Definitions;
 
 /// How much text of parsed components is kept for the next operations.
 const CACHED_TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -108,6 +109,10 @@ pub(super) struct Document<'a> {
     own_url: Option<String>,
     indexes: RefCell<HashMap<String, Option<Rc<Members<'a>>>>>,
     parsed: RefCell<Parsed>,
+    /// Cleaned for some tools, for the others.
+    pub(super) definitions: Definitions,
+    /// Schemas of answers, by the reference that is all of them.
+    pub(super) answers: RefCell<HashMap<String, Option<Value>>>,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +128,16 @@ impl<'a> Document<'a> {
         let version = read_version(&root)?;
         let own_url = root.get("$self").and_then(|raw| serde_json::from_str(raw.get()).ok());
         let root = Rc::new(root);
-        Ok(Self { version, root, url, own_url, indexes: RefCell::default(), parsed: RefCell::default() })
+        Ok(Self {
+            version,
+            root,
+            url,
+            own_url,
+            indexes: RefCell::default(),
+            parsed: RefCell::default(),
+            definitions: Definitions::default(),
+            answers: RefCell::default(),
+        })
     }
 
     /// A member of the root, as text.

@@ -186,7 +186,7 @@ pub fn document_json<'t>(document: &'t str, limits: &ImportLimits) -> Result<Cow
     if size > limit {
         return Err(ImportError::TooLarge { size, limit });
     }
-    let document = document.trim_start_matches('\u{feff}').trim();
+    let document = trimmed(document);
     let document =
         if document.starts_with('{') { Cow::Borrowed(document) } else { Cow::Owned(yaml::json_of(document, limit)?) };
     if json_depth_within(&document, MAX_DOCUMENT_DEPTH) {
@@ -194,6 +194,12 @@ pub fn document_json<'t>(document: &'t str, limits: &ImportLimits) -> Result<Cow
     } else {
         Err(ImportError::TooDeep { limit: MAX_DOCUMENT_DEPTH })
     }
+}
+
+/// A document without what may stand around it.
+#[must_use]
+pub fn trimmed(document: &str) -> &str {
+    document.trim_start_matches('\u{feff}').trim()
 }
 
 /// What is almost JSON, such as a list with a comma at its end, read as YAML, which allows more; `None` where that cannot be read

@@ -88,7 +88,8 @@ pub(super) fn read_operation(
 
     let lookup = |reference: &str| look_up(context.document, reference);
     let mut input = Input {
-        cleaner: Cleaner::new(&lookup, Direction::Input, dialect(context.document)),
+        cleaner: Cleaner::new(&lookup, Direction::Input, dialect(context.document))
+            .sharing(&context.document.definitions),
         keys: ArgumentKeys::default(),
         properties: Map::new(),
         required: Vec::new(),

@@ -8,6 +8,9 @@ use super::media::{MediaFamily, best_media_type, family_of};
 use super::operation::{Context, dialect, look_up};
 use crate::catalog::schema::clean::{Cleaner, Direction};
 
+/// How many schemas of answers are kept for other operations.
+const KEPT_ANSWERS: usize = 32;
+
 /// The schema of a successful answer, and the `Accept` header.
 pub(super) fn read_answers(context: &Context<'_, '_>, definition: &Value) -> (Option<Value>, Option<String>) {
     let answers = definition.get("responses").and_then(Value::as_object);
@@ -74,13 +77,29 @@ fn accept_header(accepted: &[String]) -> Option<String> {
 fn output_schema(context: &Context<'_, '_>, media_type: &str, schema: Value) -> Option<Value> {
     match family_of(media_type) {
         MediaFamily::Json | MediaFamily::Any => {
+            // Most operations on a thing answer with the thing.
+            let reference = schema.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            let answers = &context.document.answers;
+            if let Some(known) = reference.as_ref().and_then(|reference| answers.borrow().get(reference).cloned()) {
+                return known;
+            }
             let lookup = |reference: &str| look_up(context.document, reference);
-            let mut cleaner = Cleaner::new(&lookup, Direction::Output, dialect(context.document));
+            let mut cleaner = Cleaner::new(&lookup, Direction::Output, dialect(context.document))
+                .sharing(&context.document.definitions);
             let scoped = cleaner.scoped(schema);
             let resolved = cleaner.resolved(&scoped);
             let root = cleaner.clean(&resolved);
             let finished = cleaner.finish(root, context.limits.output_schema_bytes);
-            Some(finished.schema).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()))
+            let cleaned =
+                Some(finished.schema).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
+            if let Some(reference) = reference {
+                let mut answers = answers.borrow_mut();
+                if answers.len() >= KEPT_ANSWERS {
+                    answers.clear();
+                }
+                answers.insert(reference, cleaned.clone());
+            }
+            cleaned
         }
         MediaFamily::Text | MediaFamily::Form | MediaFamily::JsonLines => Some(json!({ "type": "string" })),
         MediaFamily::Binary | MediaFamily::Multipart => Some(json!({

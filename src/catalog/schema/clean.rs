@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+use super::definitions::{Definition, Definitions, Refers};
 use super::keys::{argument_key, is_argument_key, nested_key};
 
 /// How deep one schema may nest without a `$ref` between.
@@ -36,7 +37,7 @@ const INLINE_BYTES: usize = 400;
 pub(crate) type Lookup<'r> = &'r dyn Fn(&str) -> Result<(String, Rc<Value>), String>;
 
 /// Whether a schema describes what is sent or what comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Direction {
     /// Read-only properties are left out.
     Input,
@@ -99,7 +100,11 @@ pub(crate) struct Cleaner<'r> {
     scopes: Vec<Rc<Value>>,
     names: HashMap<Place, String>,
     taken: HashSet<String>,
-    queue: VecDeque<(String, Scoped)>,
+    queue: VecDeque<(String, Place, Scoped)>,
+    /// What the document's other tools know of its definitions.
+    shared: Option<&'r Definitions>,
+    /// References to definitions that were written since somebody looked.
+    refers: Vec<Refers>,
     /// References that the objects being laid flat right now came through.
     merging: Vec<Place>,
     steps: usize,
@@ -117,11 +122,19 @@ impl<'r> Cleaner<'r> {
             names: HashMap::new(),
             taken: HashSet::new(),
             queue: VecDeque::new(),
+            shared: None,
+            refers: Vec::new(),
             merging: Vec::new(),
             steps: 0,
             notes: BTreeSet::new(),
             renamed: BTreeMap::new(),
         }
+    }
+
+    /// Shares definitions with the other tools of the document that `lookup` looks into.
+    pub(crate) fn sharing(mut self, definitions: &'r Definitions) -> Self {
+        self.shared = Some(definitions);
+        self
     }
 
     /// A schema of the document. One with `$defs` of its own is also where references into those lead.
@@ -216,11 +229,11 @@ impl<'r> Cleaner<'r> {
             self.flatten_into(&member, flat, extended || !is_alone, depth + 1)?;
         }
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let property = self.scoped_within(Rc::new(property.clone()), scoped.scope);
-            if self.is_left_out(&property) {
+            if self.is_left_out(property, scoped.scope) {
                 flat.left_out.insert(name.clone());
                 continue;
             }
+            let property = self.scoped_within(Rc::new(property.clone()), scoped.scope);
             flat.left_out.remove(name);
             if flat.properties.len() >= MAX_FLAT_PROPERTIES {
                 return None;
@@ -236,18 +249,21 @@ impl<'r> Cleaner<'r> {
     }
 
     /// A property that the direction leaves out, or that nothing satisfies.
-    fn is_left_out(&mut self, property: &Scoped) -> bool {
+    fn is_left_out(&mut self, property: &Value, scope: usize) -> bool {
         let keyword = match self.direction {
             Direction::Input => "readOnly",
             Direction::Output => "writeOnly",
-            Direction::Both => return property.schema.as_bool() == Some(false),
+            Direction::Both => return property.as_bool() == Some(false),
         };
         let says_so = |schema: &Value| *schema == Value::Bool(false) || schema.get(keyword) == Some(&Value::Bool(true));
-        if says_so(&property.schema) {
+        if says_so(property) {
             return true;
         }
-        let refers = reference_of(&property.schema).is_some() || sole_member(&property.schema).is_some();
-        refers && says_so(&self.resolved(property).schema)
+        let refers = reference_of(property).is_some() || sole_member(property).is_some();
+        refers && {
+            let property = self.scoped_within(Rc::new(property.clone()), scope);
+            says_so(&self.resolved(&property).schema)
+        }
     }
 
     /// The cleaned schema; what it refers to is added by [`finish`](Self::finish).
@@ -301,7 +317,9 @@ impl<'r> Cleaner<'r> {
                         }
                     }
                 } else {
+                    let pointer = place.1.clone();
                     let name = self.definition_name(place, target);
+                    self.refers.push(Refers { reference: reference.to_owned(), pointer, name: name.clone() });
                     Map::from_iter([("$ref".to_owned(), Value::from(format!("#/$defs/{name}")))])
                 }
             }
@@ -489,8 +507,7 @@ impl<'r> Cleaner<'r> {
     ) -> Map<String, Value> {
         let mut clean = Map::new();
         for (name, property) in properties {
-            let scoped = Scoped { schema: Rc::new(property.clone()), scope };
-            if self.is_left_out(&scoped) {
+            if self.is_left_out(property, scope) {
                 left_out.insert(name.clone());
                 continue;
             }
@@ -554,17 +571,62 @@ impl<'r> Cleaner<'r> {
         if let Some(name) = self.names.get(&place) {
             return name.clone();
         }
-        let last = place.1.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
-        let plain = argument_key(if last.is_empty() { "root" } else { &last });
+        let plain = plain_name(&place.1);
         let mut name = plain.clone();
         let mut count = 2;
         while !self.taken.insert(name.clone()) {
             name = format!("{plain}_{count}");
             count += 1;
         }
-        self.names.insert(place, name.clone());
-        self.queue.push_back((name.clone(), target));
+        self.names.insert(place.clone(), name.clone());
+        self.queue.push_back((name.clone(), place, target));
         name
+    }
+
+    /// The cleaned schema of a definition, and the bytes of its text.
+    fn definition(&mut self, place: &Place, target: &Scoped) -> Rc<Definition> {
+        // Names within a schema of its own mean other things elsewhere.
+        let shared = self.shared.filter(|_| place.0 == 0 && target.scope == 0);
+        if let Some(known) = shared.and_then(|shared| shared.get(self.direction, &place.1))
+            && self.takes_over(&known)
+        {
+            return known;
+        }
+        let (steps, scopes) = (self.steps, self.scopes.len());
+        let notes = std::mem::take(&mut self.notes);
+        let renamed = std::mem::take(&mut self.renamed);
+        self.refers.clear();
+        let schema = self.clean_at(&target.schema, target.scope, 0);
+        let size = size_of(&schema);
+        let refers = std::mem::take(&mut self.refers);
+        let definition = Rc::new(Definition { schema, size, steps: self.steps - steps, refers });
+        if let Some(shared) = shared
+            && self.notes.is_empty()
+            && self.renamed.is_empty()
+            && self.scopes.len() == scopes
+        {
+            shared.keep(self.direction, &place.1, &definition);
+        }
+        self.notes.extend(notes);
+        self.renamed.extend(renamed);
+        definition
+    }
+
+    /// Whether what was cleaned for another tool is what would be made here: what it refers to has the same names.
+    fn takes_over(&mut self, known: &Definition) -> bool {
+        let fits = known.refers.iter().all(|refers| match self.names.get(&(0, refers.pointer.clone())) {
+            Some(name) => *name == refers.name,
+            None => !self.taken.contains(&refers.name) && plain_name(&refers.pointer) == refers.name,
+        });
+        if !fits || self.steps + known.steps > MAX_STEPS {
+            return false;
+        }
+        for refers in &known.refers {
+            let Ok((place, target)) = self.look_up(&refers.reference, 0) else { return false };
+            self.definition_name(place, target);
+        }
+        self.steps += known.steps;
+        true
     }
 
     /// Adds what the schemas refer to as `$defs`, nearest first, as long as the whole stays within `limit` bytes. What
@@ -574,34 +636,35 @@ impl<'r> Cleaner<'r> {
             Value::Object(schema) => schema,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
         };
-        let mut size = size_of(&schema);
+        let mut size = size_of_members(&schema);
         let mut shortened = size > limit;
         if shortened {
             schema = shrunk(schema, limit, self.direction);
-            size = size_of(&schema);
+            size = size_of_members(&schema);
         }
         let mut definitions = Map::new();
         // One that does not fit may be followed by smaller ones that do, but not for ever.
         let mut misfits = 0;
-        while let Some((name, target)) = self.queue.pop_front() {
+        while let Some((name, place, target)) = self.queue.pop_front() {
             let mut definition = None;
             if misfits < MAX_MISFITS {
-                let full = self.clean_at(&target.schema, target.scope, 0);
-                if size + size_of(&full) <= limit {
-                    definition = Some(full);
+                let full = self.definition(&place, &target);
+                if size + full.size <= limit {
+                    definition = Some((full.schema.clone(), full.size));
                 } else {
                     misfits += 1;
                     shortened = true;
                 }
             }
-            let definition = definition.unwrap_or_else(|| {
+            let (definition, bytes) = definition.unwrap_or_else(|| {
                 let mut stub = stub_of(&target.schema);
                 if let Some(stub) = stub.as_object_mut() {
                     stub.remove("description");
                 }
-                stub
+                let bytes = size_of(&stub);
+                (stub, bytes)
             });
-            size += size_of(&definition) + name.len() + 4;
+            size += bytes + name.len() + 4;
             definitions.insert(name, definition);
         }
         if !definitions.is_empty() {
@@ -649,8 +712,29 @@ fn reachable(schema: &Map<String, Value>, definitions: &Map<String, Value>) -> H
     found
 }
 
-fn size_of<T: serde::Serialize>(value: &T) -> usize {
-    serde_json::to_string(value).map_or(0, |text| text.len())
+/// About how many bytes of text a value is. Not written for that: it is asked for every definition of every tool.
+fn size_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(number) => number.to_string().len(),
+        Value::String(text) => size_of_text(text),
+        Value::Array(items) => 2 + items.iter().map(|item| size_of(item) + 1).sum::<usize>(),
+        Value::Object(members) => size_of_members(members),
+    }
+}
+
+fn size_of_members(members: &Map<String, Value>) -> usize {
+    2 + members.iter().map(|(key, value)| size_of_text(key) + 2 + size_of(value)).sum::<usize>()
+}
+
+fn size_of_text(text: &str) -> usize {
+    2 + text.len() + text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n')).count()
+}
+
+/// What a definition is called unless the name is taken.
+fn plain_name(pointer: &str) -> String {
+    let last = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+    argument_key(if last.is_empty() { "root" } else { &last })
 }
 
 fn anything() -> Scoped {
@@ -662,7 +746,7 @@ fn shrunk(schema: Map<String, Value>, limit: usize, direction: Direction) -> Map
     for depth in (1..8).rev() {
         let mut candidate = schema.clone();
         cut_below(&mut candidate, depth);
-        if size_of(&candidate) <= limit {
+        if size_of_members(&candidate) <= limit {
             return candidate;
         }
     }
@@ -677,7 +761,7 @@ fn shrunk(schema: Map<String, Value>, limit: usize, direction: Direction) -> Map
         }
     }
     // Of an input every property has to be there to be set; of an answer the type is enough.
-    if direction == Direction::Output && size_of(&candidate) > limit {
+    if direction == Direction::Output && size_of_members(&candidate) > limit {
         candidate.retain(|keyword, _| keyword == "type" || keyword == "items" || keyword == "description");
     }
     candidate

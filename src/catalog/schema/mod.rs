@@ -7,6 +7,7 @@ pub mod arguments;
 pub(crate) mod clean;
 mod client;
 mod decimal;
+pub(crate) mod definitions;
 pub(crate) mod keys;
 
 pub use arguments::{ArgumentFault, check_arguments};

@@ -11,7 +11,7 @@ use worker::SqlStorageValue;
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
 use crate::catalog::rank::{DESCRIPTION_CHARS, Hit, WEIGHED, rank};
-use crate::catalog::search::{Search, search_of};
+use crate::catalog::search::{PARAMETER_CHARS, Search, search_of};
 use crate::catalog::tool::Tool;
 use crate::catalog::typescript::type_text;
 use crate::internal::{
@@ -118,7 +118,7 @@ impl View<'_> {
         Ok(self.search(address, None, 3, 0)?.0.into_iter().map(|tool| tool.address).collect())
     }
 
-    /// Tools that fit a question, the best first, and how many there are.
+    /// Tools that fit a question, the best first, and how many there are. Their schemas are left out.
     pub(super) fn search(
         &self,
         query: &str,
@@ -164,7 +164,7 @@ impl View<'_> {
                 (page.skip(usize::try_from(offset).unwrap_or(usize::MAX)).collect(), total)
             }
         };
-        let tools = addresses.iter().filter_map(|address| self.object.tool(address).transpose());
+        let tools = addresses.iter().filter_map(|address| self.object.tool_without_schemas(address).transpose());
         Ok((tools.collect::<worker::Result<_>>()?, total))
     }
 
@@ -190,7 +190,7 @@ impl View<'_> {
         let whole = if is_enough { "1" } else { has_all };
         // Numbers first: sorting would carry the texts of all hits along. A word in a name says most.
         let query = format!(
-            "SELECT tool.address, tool_search.name, tool_search.title, substr(tool_search.description, 1, {DESCRIPTION_CHARS}), tool.operation \
+            "SELECT tool.address, tool_search.name, tool_search.title, substr(tool_search.description, 1, {DESCRIPTION_CHARS}) || ' ' || substr(tool_search.description, -{PARAMETER_CHARS}), tool.operation \
              FROM (SELECT tool_search.rowid AS id, {whole} AS whole, bm25(tool_search, 8.0, 6.0, 1.0) AS score {found} ORDER BY whole DESC, score, id LIMIT ?) AS best \
              JOIN tool_search ON tool_search.rowid = best.id JOIN tool ON tool.id = best.id ORDER BY best.whole DESC, best.score, best.id"
         );
@@ -422,6 +422,13 @@ impl OrganizationDurableObject {
 
     pub(super) fn tool(&self, address: &str) -> worker::Result<Option<Tool>> {
         let texts = self.texts("SELECT json FROM tool WHERE address = ?", vec![address.into()])?;
+        texts.first().map(|json| Ok(serde_json::from_str(json)?)).transpose()
+    }
+
+    /// A tool as lists show it: schemas are most of its text, which would be carried over from the database to be dropped here.
+    fn tool_without_schemas(&self, address: &str) -> worker::Result<Option<Tool>> {
+        let query = "SELECT json_remove(json_set(json, '$.inputSchema', json('{}')), '$.outputSchema') FROM tool WHERE address = ?";
+        let texts = self.texts(query, vec![address.into()])?;
         texts.first().map(|json| Ok(serde_json::from_str(json)?)).transpose()
     }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::audit::By;
 use super::object::OrganizationDurableObject;
 use super::rows::{cast, integer, text};
-use crate::catalog::search::words;
+use crate::catalog::search::{indexed_text, words};
 use crate::catalog::tool::{Binding, Tool};
 use crate::internal::{AdminAnswer, ImportEnd, ImportStart, SourceRow, StagedTool, StagedTools};
 use crate::organization::fault::Fault;
@@ -33,6 +33,7 @@ pub(super) struct IndexedTool<'t> {
     operation: String,
     name_words: String,
     title_words: String,
+    text: String,
 }
 
 impl<'t> IndexedTool<'t> {
@@ -47,19 +48,20 @@ impl<'t> IndexedTool<'t> {
             operation: operation_of(tool),
             name_words: words(&tool.address).join(" "),
             title_words: words(&tool.title).join(" "),
+            text: indexed_text(tool),
         })
     }
 }
 
 /// A tool on its way to the organization's object.
 pub(in crate::shell) fn staged_tool(tool: &Tool) -> worker::Result<StagedTool> {
-    let IndexedTool { json, operation, name_words, title_words, .. } = IndexedTool::of(tool)?;
+    let IndexedTool { json, operation, name_words, title_words, text, .. } = IndexedTool::of(tool)?;
     Ok(StagedTool {
         address: tool.address.clone(),
         operation,
         name_words,
         title_words,
-        description: tool.description.clone(),
+        description: text,
         json: RawValue::from_string(json)?,
     })
 }
@@ -273,7 +275,7 @@ impl OrganizationDurableObject {
                 cast(id),
                 indexed.name_words.as_str().into(),
                 indexed.title_words.as_str().into(),
-                tool.description.as_str().into(),
+                indexed.text.as_str().into(),
             ],
         )?;
         Ok(())

@@ -113,6 +113,10 @@ impl UpstreamServer {
         if self.alone {
             return Ok(Some(name.to_owned()));
         }
+        // All names of this server's begin so. For another's it is not asked: it may be down.
+        if !name.starts_with(&format!("{}__", self.slug())) {
+            return Ok(None);
+        }
         let known = self.prompts.borrow().get(name).cloned();
         if known.is_some() {
             return Ok(known);
