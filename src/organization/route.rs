@@ -238,9 +238,7 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
             ["sources" | "toolkits" | "tools" | "audit" | "approvals" | "programs" | "webhooks" | "stops"]
             | ["tools", _],
             _,
-        ) => {
-            Err(Fault::method("GET"))
-        }
+        ) => Err(Fault::method("GET")),
         _ => Err(Fault::new(404, "There is no such route; /api/openapi.json describes those that there are.")),
     }
 }

@@ -259,9 +259,7 @@ pub(crate) fn resolve_found(
     let ask = judgement.action == Action::Approve;
     let resolution = match stop {
         Some(stop) => Resolution::Stopped { ask, shown, error: stopped(stop) },
-        None => {
-            Resolution::Ready { ask, idempotent: may_be_sent_again(tool, source.vouched()), shown, granted: None }
-        }
+        None => Resolution::Ready { ask, idempotent: may_be_sent_again(tool, source.vouched()), shown, granted: None },
     };
     Ok((resolution, prepared))
 }

@@ -136,24 +136,24 @@ impl Session {
             Ok(edits) => edits,
             Err(problem) => return Ok(Err(problem)),
         };
-        let grants = match grants_of(seen, pause, &asked, &edits, decider) {
-            Ok(grants) => grants,
+        let given = match grants_of(seen, pause, &asked, &edits, decider) {
+            Ok(given) => given,
             Err(problem) => return Ok(Err(problem)),
         };
-        let gives = grants.iter().map(|grant| (grant.call, grant.id.clone())).collect();
+        let gives = given.iter().map(|grant| (grant.call, grant.id.clone())).collect();
         let target = match target_of(live, pause, asked, edits, gives) {
             Ok(target) => target,
             Err(problem) => return Ok(Err(problem)),
         };
-        if !grants.is_empty()
-            && let Err(problem) = self.put_grants(seen, pause, &target, decider, &grants).await?
+        if !given.is_empty()
+            && let Err(problem) = self.put_grants(seen, pause, &target, decider, &given).await?
         {
             return Ok(Err(problem));
         }
         // One that is refused now leaves grants that never count.
         let decided = self.decide(live, pause, target, decider)?;
-        if decided.is_ok() && !grants.is_empty() {
-            self.runner()?.give(grants.into_iter().map(|grant| grant.id));
+        if decided.is_ok() && !given.is_empty() {
+            self.runner()?.give(given.into_iter().map(|grant| grant.id));
             self.runner()?.tell_waiting_later();
         }
         Ok(decided)

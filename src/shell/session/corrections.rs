@@ -74,7 +74,8 @@ impl Session {
             session: None,
         };
         Ok(match resolve_found(&caller_of(meta), &call, &lookup, arguments) {
-            Ok((Resolution::Ready { shown, .. }, _)) => {
+            // Where sending is stopped, it waits again once it is approved.
+            Ok((Resolution::Ready { shown, .. } | Resolution::Stopped { shown, .. }, _)) => {
                 Ok(Edited { arguments: shown.arguments.into(), method: shown.method, url: shown.url })
             }
             Ok((Resolution::Refused(error), _)) => Err(Box::new(error)),
