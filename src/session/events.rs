@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::id::ExecutionId;
 use super::tools::approval_url;
-use crate::approval::{Decision, HELD, Verdict};
+use crate::approval::{Decision, HELD, Route, Verdict};
 use crate::engine::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, PauseRow, QuestionRow, Write};
 use crate::protocol::time::iso_time;
 
@@ -97,6 +97,10 @@ impl Journal<'_> {
                         }
                         let entry = self.entry(call, &news, place);
                         match &news {
+                            // Nobody decided now: webhooks are not told.
+                            News::Decided(decision, _) if decision.route == Route::Grant => {
+                                single.push((name, entry));
+                            }
                             News::Decided(decision, _) if decision.by.is_some() => {
                                 decided.push((name, entry, call, news));
                             }

@@ -151,8 +151,8 @@ proptest! {
             prop_assert_eq!(redactor.text(&filler), filler.as_str());
         }
         let mut naive = text.replace(&secret, REDACTED);
-        // A backslash before the secret may be part of how it is written in JSON (`\\/`).
-        if !before.ends_with('\\') && !before.contains(&secret[..1]) && !after.contains(&secret[..1]) && secret.matches(&secret[..1]).count() == 1 {
+        // A backslash beside the secret may be part of how it is written in JSON (`\\/`, `\\\\`).
+        if !before.ends_with('\\') && !after.starts_with('\\') && !before.contains(&secret[..1]) && !after.contains(&secret[..1]) && secret.matches(&secret[..1]).count() == 1 {
             prop_assert_eq!(redactor.text(&text), std::mem::take(&mut naive));
         }
     }

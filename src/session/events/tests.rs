@@ -1,7 +1,7 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::approval::{Route, ShownCall};
+use crate::approval::{Approvers, ShownCall, Standing};
 use crate::engine::{Execution, Limits, Moment, ReportedCall};
 
 const PLACE: Place<'_> = Place { session: "00", account: "ann", origin: "https://gw.example" };
@@ -23,12 +23,14 @@ fn call(seq: u32) -> CallRow {
         credential: None,
         reason: "rule 1 of the organization (a.**)".to_owned(),
         binding: "{}".to_owned(),
+        approvers: Approvers::Owner,
         changes: true,
     };
     CallRow {
         seq,
         address: "a.b".to_owned(),
         arguments: "{}".into(),
+        edited: None,
         line: None,
         status: CallStatus::Waiting,
         issued_at: 1_000,
@@ -48,7 +50,18 @@ fn call(seq: u32) -> CallRow {
 
 fn decision(seq: u32, verdict: Verdict, by: Option<&str>, at: u64) -> Decision {
     let route = if by.is_some() { Route::Page } else { Route::Expiry };
-    Decision { verdict, reason: None, digest: format!("digest{seq}"), by: by.map(ToOwned::to_owned), route, at }
+    Decision {
+        verdict,
+        reason: None,
+        digest: format!("digest{seq}"),
+        by: by.map(ToOwned::to_owned),
+        route,
+        at,
+        standing: Standing::default(),
+        edited: false,
+        grant: None,
+        gives: None,
+    }
 }
 
 fn pause(calls: &[u32]) -> PauseRow {
@@ -207,4 +220,23 @@ fn session_event_format_unchanged() {
     let text = r#"{"id":"e-p0","entries":[{"by":null}],"notice":{"event":"waiting","at":1,"data":{}}}"#;
     assert_eq!(serde_json::to_string(&event).unwrap(), text);
     assert_eq!(serde_json::from_str::<SessionEvent>(text).unwrap(), event);
+}
+
+#[test]
+fn what_a_grant_let_through_is_in_the_log_and_no_news_to_webhooks() {
+    let (row, mut granted) = (row(), call(0));
+    granted.decision = Some(Decision {
+        route: Route::Grant,
+        grant: Some("g1".to_owned()),
+        edited: false,
+        ..decision(0, Verdict::Accept, Some("ben"), 3_000)
+    });
+    let calls = [granted.clone()];
+    let journal = Journal { row: &row, calls: &calls, pauses: &[] };
+    let events = journal.news(&[Write::Call(granted)], PLACE, &mut BTreeSet::new());
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].notice, None);
+    let entry = &events[0].entries[0];
+    assert_eq!([&entry["by"], &entry["via"], &entry["action"]], ["ben", "grant", "call.approved"]);
+    assert_eq!(entry["detail"]["grant"], "g1");
 }
