@@ -82,9 +82,9 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
     }
     let brings_document = method == "PUT" && path.starts_with("sources/");
     let limit = if brings_document { SOURCE_LIMIT } else { BODY_LIMIT };
-    // Before the body is there: it is what takes the memory.
-    let _place = if brings_document {
-        let size = declared_length(&request).unwrap_or(SOURCE_LIMIT);
+    // Before the body is there: it is what takes the memory. What says that it is too large is not kept.
+    let size = declared_length(&request).unwrap_or(SOURCE_LIMIT);
+    let _place = if brings_document && size <= SOURCE_LIMIT {
         match place_for(size).await {
             Ok(place) => Some(place),
             Err(fault) => {

@@ -129,7 +129,12 @@ fn named_schema(name: &str, definition: &Definition) -> Result<Value, String> {
                 definition.inputs.iter().map(|input| (input.name.clone(), property(input))).collect();
             let required: Vec<&str> =
                 definition.inputs.iter().filter(|input| input.is_required()).map(|input| input.name.as_str()).collect();
-            json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+            let mut schema = json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+            if let (true, Some(schema)) = (definition.is_one_of, schema.as_object_mut()) {
+                schema.insert("minProperties".to_owned(), 1.into());
+                schema.insert("maxProperties".to_owned(), 1.into());
+            }
+            schema
         }
         Kind::Object | Kind::Interface | Kind::Union => return Err(format!("the type {name} cannot be an argument")),
     };

@@ -92,6 +92,8 @@ pub(super) struct Definition {
     pub(super) fields: Vec<Field>,
     /// Of input objects.
     pub(super) inputs: Vec<Input>,
+    /// Of input objects: exactly one field is given (`@oneOf`, September 2025, section 3.10.1).
+    pub(super) is_one_of: bool,
     /// Of enumerations.
     pub(super) values: Vec<String>,
     /// Of interfaces and unions: the objects that it can be.
@@ -193,6 +195,8 @@ struct TypeOutline<'a> {
     fields: Option<&'a RawValue>,
     #[serde(borrow, default)]
     input_fields: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    is_one_of: Option<&'a RawValue>,
     #[serde(borrow, default)]
     enum_values: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -320,6 +324,7 @@ fn define(raw: &RawValue) -> Option<Definition> {
         description: string(outline.description).map(|text| shortened(text.trim(), DESCRIPTION_CHARS)),
         fields,
         inputs: members(outline.input_fields, &mut broken, Input::read),
+        is_one_of: outline.is_one_of.is_some_and(|raw| raw.get() == "true"),
         values,
         possible,
         broken,

@@ -96,6 +96,21 @@ fn sent(tool: &Tool, arguments: Value) -> Value {
 }
 
 #[test]
+fn of_an_input_that_is_one_of_several_exactly_one_field_is_given() {
+    let mut by = takes("By", &["id: ID", "name: String"].map(|field| field.split_once(": ").unwrap()));
+    by["isOneOf"] = true.into();
+    let tool = only(&[object("Query", &["user(by: By!): String"]), by]);
+    for (given, fits) in [
+        (json!({ "id": "1" }), true),
+        (json!({ "name": "Ada" }), true),
+        (json!({ "id": "1", "name": "Ada" }), false),
+        (json!({}), false),
+    ] {
+        assert_eq!(check_arguments(&tool.input_schema, json!({ "by": given })).is_ok(), fits, "{given}");
+    }
+}
+
+#[test]
 fn a_query_and_a_mutation_become_tools_with_their_natures() {
     let (tools, report) = import(&schema(&[
         object("Query", &["user(id: ID!): User", "version: String!"]),
