@@ -151,12 +151,12 @@ impl Session {
             return Ok(Err(problem));
         }
         // One that is refused now leaves grants that never count.
-        let decided = self.decide(live, pause, target, decider)?;
-        if decided.is_ok() && !grants.is_empty() {
+        let result = self.decide(live, pause, target, decider)?;
+        if result.is_ok() && !grants.is_empty() {
             self.runner()?.give(grants.into_iter().map(|grant| grant.id));
             self.runner()?.tell_waiting_later();
         }
-        Ok(decided)
+        Ok(result)
     }
 
     /// Ends a program by the execution's own id: it may never have waited for anybody.
