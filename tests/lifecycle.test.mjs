@@ -399,6 +399,23 @@ test("storage of layout 2 opens: a question that the client was asked is answere
   assert.deepEqual(own.logs("mcp_internal_error"), []);
 });
 
+test("storage of layout 3 opens: what waited is decided, and from then on it is layout 4", async (t) => {
+  // Layout 4 has no new table, and rows without anything of it are rows of layout 3.
+  const own = await startOnOwnState(t, { RESUME_WAIT_MS: "4000" });
+  const session = await openSession(own);
+  const pause = (await session.tool("execute", { code: DELETE_ITEM })).structuredContent;
+  await own.stop();
+  const journal = await own.sql(SESSION, session.id, "SELECT json FROM journal");
+  assert.ok(journal.every(({ json }) => !/"(standing|edited|grant|gives|approvers)"/.test(json)), "an older release reads it");
+  await editStorage(own, session.id, (database) => database.prepare("UPDATE meta SET value = '3' WHERE key = 'schema-version'").run());
+  await own.start();
+  const approver = { token: devToken({ roles: ["approver"] }) };
+  const { digest } = await shownPause(own, pause, approver);
+  assert.equal((await decide(own, pause, { action: "accept", digest }, approver)).status, 200);
+  assert.equal((await session.tool("resume", { executionId: pause.executionId })).structuredContent.status, "completed");
+  assert.equal((await own.sql(SESSION, session.id, "SELECT value FROM meta WHERE key = 'schema-version'"))[0].value, "4");
+});
+
 test("reading storage of layout 1 changes nothing in it that could not be read by the release that wrote it", async (t) => {
   const own = await startOnOwnState(t);
   const { session } = await openDump(own, FIXTURE);

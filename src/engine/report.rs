@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::execution::Execution;
 use super::row::{CallRow, ExecutionStatus, LedTo, Millis, Outcome, PauseRow};
+use crate::approval::Approvers;
 
 /// A pause or the end.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +57,8 @@ pub struct PendingCall {
     /// What the tool asks, where it is that and not whether the call may be sent: JSON text of the parameters of
     /// `elicitation/create`. Untrusted.
     pub question: Option<Rc<str>>,
+    /// Who may decide.
+    pub by: Approvers,
 }
 
 impl Execution {
@@ -71,7 +74,8 @@ impl Execution {
     /// The same for a pause that is still open: only what can be decided.
     #[must_use]
     pub fn open_report(&self, pause: &PauseRow, now: Millis) -> PauseReport {
-        let pending = self.undecided(pause, now).map(|call| pending_call(call, self.digest_asked(call)));
+        let pending =
+            self.undecided(pause, now).map(|call| pending_call(call, self.digest_asked(call), self.approvers_of(call)));
         PauseReport { pending: pending.collect(), ..self.pause_report(pause) }
     }
 
@@ -108,7 +112,7 @@ impl Execution {
         let pending = pause
             .reported
             .iter()
-            .filter_map(|reported| Some(pending_call(self.call(reported.call)?, Some(&reported.digest))));
+            .filter_map(|reported| Some(pending_call(self.call(reported.call)?, Some(&reported.digest), reported.by)));
         PauseReport { id: pause.id.clone(), expires_at: pause.expires_at, pending: pending.collect() }
     }
 }
@@ -126,7 +130,7 @@ pub fn report_of_pause(execution: &Execution, pause: &PauseRow) -> Option<Report
 }
 
 /// A call, with the question that has this digest.
-fn pending_call(call: &CallRow, digest: Option<&str>) -> PendingCall {
+fn pending_call(call: &CallRow, digest: Option<&str>, by: Approvers) -> PendingCall {
     let question = call.questions.iter().find(|question| Some(question.digest.as_str()) == digest);
     PendingCall {
         seq: call.seq,
@@ -134,5 +138,6 @@ fn pending_call(call: &CallRow, digest: Option<&str>) -> PendingCall {
         arguments: Rc::clone(&call.arguments),
         line: call.line,
         question: question.map(|question| Rc::clone(&question.asked)),
+        by,
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::interface::{Delivery, Finish, IssuedCall};
-use crate::approval::{Decision, ShownCall};
+use crate::approval::{Approvers, Decision, ShownCall};
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = u64;
@@ -352,6 +352,13 @@ impl PauseRow {
     pub fn has_asked(&self, call: u32, digest: Option<&str>) -> bool {
         self.reported.iter().any(|reported| reported.call == call && Some(reported.digest.as_str()) == digest)
     }
+
+    /// The same, for people who may decide by the same rule.
+    #[must_use]
+    pub fn has_asked_them(&self, call: u32, digest: Option<&str>, by: Approvers) -> bool {
+        let mut asked = self.reported.iter().filter(|reported| reported.call == call && reported.by == by);
+        asked.any(|reported| Some(reported.digest.as_str()) == digest)
+    }
 }
 
 /// One call of a pause: what the person was asked.
@@ -361,6 +368,9 @@ pub struct ReportedCall {
     pub call: u32,
     /// The digest of what was asked.
     pub digest: String,
+    /// Who may decide.
+    #[serde(default, skip_serializing_if = "Approvers::is_owner")]
+    pub by: Approvers,
 }
 
 /// What came after a pause.

@@ -645,7 +645,7 @@ fn pause_row_format_unchanged() {
         number: 1,
         created_at: 2,
         expires_at: 3,
-        reported: vec![ReportedCall { call: 0, digest: "d".to_owned() }],
+        reported: vec![ReportedCall { call: 0, digest: "d".to_owned(), by: Approvers::Owner }],
         led_to: Some(LedTo::Pause(2)),
     };
     let text =

@@ -118,7 +118,7 @@ pub fn approval_question(pause: &PauseReport, url: &str, askable: Askable, forms
 /// Whether a person who is shown this in a form sees all of it, and can say all that is asked.
 fn can_be_relayed(pause: &PauseReport) -> bool {
     pause.pending.len() <= PENDING_LINES
-        && pause.pending.iter().all(|call| call.question.is_none())
+        && pause.pending.iter().all(|call| call.question.is_none() && call.by.is_owner())
         && pause.pending.iter().all(|call| call.arguments.chars().count() <= RELAYED_CHARACTERS)
 }
 
@@ -139,6 +139,7 @@ pub fn form_decision(answer: &Value) -> Option<(Verdict, Option<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::approval::Approvers;
     use crate::engine::PendingCall;
 
     fn pause(arguments: &str) -> PauseReport {
@@ -148,6 +149,7 @@ mod tests {
             arguments: arguments.into(),
             line: None,
             question: None,
+            by: Approvers::Owner,
         };
         PauseReport { id: "p".to_owned(), expires_at: 1, pending: vec![call] }
     }

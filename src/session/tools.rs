@@ -226,6 +226,10 @@ fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContex
          executionId: {execution_id}\nWaiting until {expires}:"
     );
     text.push_str(&pending_lines(pause, 400));
+    if let Some(call) = pause.pending.iter().find(|call| !call.by.is_owner()) {
+        let some = if pause.pending.iter().all(|other| other.by == call.by) { "Only" } else { "In part, only" };
+        text = format!("{text}\n{some} {} may decide: the user has to pass the link on.", call.by.words());
+    }
     let structured = json!({
         "status": "user_approval_required",
         "executionId": execution_id,
@@ -306,6 +310,9 @@ fn pending(pause: &PauseReport) -> Value {
         });
         if let (Some(question), Some(value)) = (&call.question, value.as_object_mut()) {
             value.insert("question".to_owned(), arguments_value(question, room));
+        }
+        if let (false, Some(value)) = (call.by.is_owner(), value.as_object_mut()) {
+            value.insert("by".to_owned(), json!(call.by));
         }
         value
     });

@@ -221,11 +221,16 @@ impl Execution {
     pub(super) fn pause_here(&mut self, moment: &Moment) {
         let waiting: Vec<&CallRow> = self.calls.iter().filter(|call| self.waits_for_person(call)).collect();
         let open = self.pauses.last().filter(|pause| pause.led_to.is_none());
-        if !open.is_some_and(|pause| waiting.iter().all(|call| pause.has_asked(call.seq, self.digest_asked(call)))) {
+        if !open.is_some_and(|pause| {
+            waiting.iter().all(|call| pause.has_asked_them(call.seq, self.digest_asked(call), self.approvers_of(call)))
+        }) {
             let expires_at = waiting.iter().filter_map(|call| self.deadline_of(call)).min().unwrap_or(moment.now);
             let reported = waiting
                 .iter()
-                .filter_map(|call| Some(ReportedCall { call: call.seq, digest: self.digest_asked(call)?.to_owned() }))
+                .filter_map(|call| {
+                    let digest = self.digest_asked(call)?.to_owned();
+                    Some(ReportedCall { call: call.seq, digest, by: self.approvers_of(call) })
+                })
                 .collect();
             self.add_pause(moment, reported, expires_at);
         }

@@ -9,6 +9,13 @@ use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Decider, DecisionError, DecisionItem, Edited};
 use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, Millis, PauseRow, ProgramError};
 
+/// What goes with one decision on several calls, by calls.
+pub(super) struct Enclosed<'e> {
+    pub(super) contents: &'e BTreeMap<u32, Rc<str>>,
+    pub(super) edits: &'e BTreeMap<u32, Edited>,
+    pub(super) gives: &'e BTreeMap<u32, String>,
+}
+
 impl Execution {
     pub(super) fn all_items(
         &self,
@@ -16,7 +23,7 @@ impl Execution {
         now: Millis,
         digest: &str,
         (verdict, reason): (Verdict, Option<&str>),
-        (contents, edits, gives): (&BTreeMap<u32, Rc<str>>, &BTreeMap<u32, Edited>, &BTreeMap<u32, String>),
+        enclosed: &Enclosed<'_>,
     ) -> Result<Vec<DecisionItem>, DecisionError> {
         let items: Vec<DecisionItem> = self
             .undecided(pause, now)
@@ -26,9 +33,9 @@ impl Execution {
                     digest: self.digest_asked(call)?.to_owned(),
                     verdict,
                     reason: reason.map(ToOwned::to_owned),
-                    content: contents.get(&call.seq).cloned(),
-                    edited: edits.get(&call.seq).cloned(),
-                    gives: gives.get(&call.seq).cloned(),
+                    content: enclosed.contents.get(&call.seq).cloned(),
+                    edited: enclosed.edits.get(&call.seq).cloned(),
+                    gives: enclosed.gives.get(&call.seq).cloned(),
                 })
             })
             .collect();

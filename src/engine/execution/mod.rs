@@ -12,6 +12,7 @@ mod timers;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use self::decisions::Enclosed;
 use crate::approval::{Verdict, pause_digest};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Decider, DecisionError, DecisionItem, Effect, Finish, PauseTarget, Resolution, Turn};
@@ -403,7 +404,8 @@ impl Execution {
         let pause = self.pause(pause_id).ok_or(DecisionError::UnknownPause)?;
         let items = match target {
             PauseTarget::All { digest, verdict, reason, contents, edits, gives } => {
-                self.all_items(pause, now, &digest, (verdict, reason.as_deref()), (&contents, &edits, &gives))?
+                let enclosed = Enclosed { contents: &contents, edits: &edits, gives: &gives };
+                self.all_items(pause, now, &digest, (verdict, reason.as_deref()), &enclosed)?
             }
             PauseTarget::Items(items) => items,
         };

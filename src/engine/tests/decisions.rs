@@ -75,8 +75,13 @@ fn a_rule_that_got_stricter_asks_again_and_one_that_got_looser_does_not() {
             let call = story.execution.call(0).unwrap();
             assert_eq!((call.status, &call.decision), (CallStatus::Waiting, &None));
             assert_eq!(call.shown_before.as_ref().unwrap().approvers, then);
-            let again = decide_as(&mut story, &pause, standing, item(0, "d0", Verdict::Accept));
-            assert!(matches!(again, Err(DecisionError::NotYours { .. })), "{again:?}");
+            // Others are asked: that is another pause, which the first one leads to.
+            assert_ne!(story.open_pause(), pause);
+            assert_eq!(story.execution.pauses()[1].reported[0].by, now);
+            for pause in [pause.clone(), story.open_pause()] {
+                let again = decide_as(&mut story, &pause, standing, item(0, "d0", Verdict::Accept));
+                assert!(matches!(again, Err(DecisionError::NotYours { .. })), "{again:?}");
+            }
         }
     }
 }

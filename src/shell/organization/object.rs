@@ -113,22 +113,8 @@ impl DurableObject for OrganizationDurableObject {
                 let question: KeyQuestion = read_own_body(&mut request).await?;
                 Response::from_json(&self.find_key(&question)?)
             }
-            "call-grant-put" => {
-                let grant: CallGrant = self.read(&mut request).await?;
-                Response::from_json(&self.put_call_grant(&grant)?)
-            }
-            "call-grant-confirm" => {
-                let ids: Vec<String> = self.read(&mut request).await?;
-                self.confirm_call_grants(&ids)?;
-                Response::from_json(&())
-            }
-            "call-grant-use" => {
-                let call: WantedCall = self.read(&mut request).await?;
-                Response::from_json(&self.use_call_grant(&call)?)
-            }
-            "call-grants" => {
-                let question: GrantsQuestion = self.read(&mut request).await?;
-                Response::from_json(&self.answer_grants(&question)?)
+            "call-grant-put" | "call-grant-confirm" | "call-grant-use" | "call-grants" => {
+                self.answer_about_grants(name, &mut request).await
             }
             "waiting" | "told" => {
                 let waiting: WaitingOfSession = self.read(&mut request).await?;
@@ -176,6 +162,29 @@ impl DurableObject for OrganizationDurableObject {
 }
 
 impl OrganizationDurableObject {
+    async fn answer_about_grants(&self, name: &str, request: &mut Request) -> worker::Result<Response> {
+        match name {
+            "call-grant-put" => {
+                let grant: CallGrant = self.read(request).await?;
+                Response::from_json(&self.put_call_grant(&grant)?)
+            }
+            "call-grant-confirm" => {
+                let ids: Vec<String> = self.read(request).await?;
+                self.confirm_call_grants(&ids)?;
+                Response::from_json(&())
+            }
+            "call-grant-use" => {
+                let call: WantedCall = self.read(request).await?;
+                Response::from_json(&self.use_call_grant(&call)?)
+            }
+            "call-grants" => {
+                let question: GrantsQuestion = self.read(request).await?;
+                Response::from_json(&self.answer_grants(&question)?)
+            }
+            _ => json_response(404, &json!({ "message": "Not found" })),
+        }
+    }
+
     /// Reads a message, and makes the object ready for it.
     async fn read<T: serde::de::DeserializeOwned>(&self, request: &mut Request) -> worker::Result<T> {
         let message = read_own_body(request).await?;

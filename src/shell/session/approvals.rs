@@ -63,7 +63,7 @@ impl Session {
     /// The view of a pause, for its owner and for whoever may decide on something of it.
     pub(super) fn view(&self, context: &Context, pause: &str) -> Result<Response, Failure> {
         let seen = self.seen_pause(context, pause)?;
-        self.view_response(200, &seen, pause, None)
+        view_response(200, &seen, pause, None)
     }
 
     fn seen_pause(&self, context: &Context, pause: &str) -> Result<Seen, Failure> {
@@ -87,23 +87,6 @@ impl Session {
         }
     }
 
-    pub(super) fn view_response(
-        &self,
-        status: u16,
-        Seen { meta, live, standing, session }: &Seen,
-        pause: &str,
-        problem: Option<&DecisionError>,
-    ) -> Result<Response, Failure> {
-        let engine = live.engine.borrow();
-        let Some(row) = engine.pause(pause) else {
-            return Err(WireError::session_not_found().into());
-        };
-        let encode = |pause: &str| ExecutionId::encode(session, pause).unwrap_or_default();
-        let view = ApprovalView::of(&engine, row, &live.program, (session, meta), *standing, encode, now());
-        let problem = problem.map(problem_value);
-        Ok(json_response(status, &json!({ "view": view, "problem": problem }))?)
-    }
-
     pub(super) async fn decide_request(
         &self,
         mut request: Request,
@@ -114,7 +97,7 @@ impl Session {
         let seen = self.seen_pause(context, pause)?;
         let decider = decider_of(context, seen.standing)?;
         let problem = self.decide_seen(&seen, pause, asked, &decider).await?.err();
-        self.view_response(status_of(problem.as_ref()), &seen, pause, problem.as_ref())
+        view_response(status_of(problem.as_ref()), &seen, pause, problem.as_ref())
     }
 
     async fn decide_seen(
@@ -151,12 +134,12 @@ impl Session {
             return Ok(Err(problem));
         }
         // One that is refused now leaves grants that never count.
-        let decided = self.decide(live, pause, target, decider)?;
-        if decided.is_ok() && !given.is_empty() {
+        let result = self.decide(live, pause, target, decider)?;
+        if result.is_ok() && !given.is_empty() {
             self.runner()?.give(given.into_iter().map(|grant| grant.id));
             self.runner()?.tell_waiting_later();
         }
-        Ok(decided)
+        Ok(result)
     }
 
     /// Ends a program by the execution's own id: it may never have waited for anybody.
@@ -197,6 +180,22 @@ impl Session {
         }
         Ok(result)
     }
+}
+
+fn view_response(
+    status: u16,
+    Seen { meta, live, standing, session }: &Seen,
+    pause: &str,
+    problem: Option<&DecisionError>,
+) -> Result<Response, Failure> {
+    let engine = live.engine.borrow();
+    let Some(row) = engine.pause(pause) else {
+        return Err(WireError::session_not_found().into());
+    };
+    let encode = |pause: &str| ExecutionId::encode(session, pause).unwrap_or_default();
+    let view = ApprovalView::of(&engine, row, &live.program, (session, meta), *standing, encode, now());
+    let problem = problem.map(problem_value);
+    Ok(json_response(status, &json!({ "view": view, "problem": problem }))?)
 }
 
 /// A pause, and who looks at it.

@@ -47,9 +47,7 @@ impl Session {
         loop {
             let Report::Paused(pause) = &report else { return Ok(asked.then_some((report, false))) };
             let url = self.url_of(&pause.id, &exchange.meta.public_origin)?;
-            let Some(question) =
-                approval_question(pause, &url, askable, settings.form_decisions && owner_decides(live, pause))
-            else {
+            let Some(question) = approval_question(pause, &url, askable, settings.form_decisions) else {
                 return Ok(asked.then_some((report, false)));
             };
             asked = true;
@@ -139,13 +137,6 @@ fn page_is_done(exchange: &Exchange, pause: &PauseReport, by_url: bool) {
         let params = json!({ "elicitationId": pause.id });
         exchange.send_now(&notification("notifications/elicitation/complete", Some(params)));
     }
-}
-
-/// Whether policy leaves all that was reported to the session's owner.
-fn owner_decides(live: &Live, pause: &PauseReport) -> bool {
-    let engine = live.engine.borrow();
-    let mut calls = pause.pending.iter().filter_map(|pending| engine.call(pending.seq));
-    calls.all(|call| engine.approvers_of(call).is_owner())
 }
 
 /// One answer for all that was reported under a pause and still waits as it was reported.
