@@ -185,7 +185,7 @@ fn file_block(value: &Value) -> Option<Value> {
     {
         return None;
     }
-    let file: FileValue = serde_json::from_value(value.clone()).ok()?;
+    let file: FileValue = crate::json::from_value(value.clone()).ok()?;
     if file.data.len() > FILE_LIMIT {
         return None;
     }

@@ -171,7 +171,7 @@ pub(super) async fn load(
     if told.status != 200 {
         return Ok(Err(told.error()));
     }
-    Ok(Ok(serde_json::from_str::<Standing>(&told.text)?.view.ok_or_else(|| worker::Error::from("no view"))?))
+    Ok(Ok(crate::json::from_str::<Standing>(&told.text)?.view.ok_or_else(|| worker::Error::from("no view"))?))
 }
 
 /// Hands a decision to the session object.
@@ -186,7 +186,7 @@ pub(super) async fn send_decision(
         return Ok(Sent::Failed(unknown()));
     };
     let told = tell(&stub, edge, principal, Operation::Decide { pause }, &serde_json::to_string(asked)?).await?;
-    let Standing { view, problem } = serde_json::from_str(&told.text)?;
+    let Standing { view, problem } = crate::json::from_str(&told.text)?;
     Ok(match (view.map(Box::new), problem) {
         (None, _) => Sent::Failed(told.error()),
         (Some(view), None) => Sent::Decided(view),
@@ -222,7 +222,7 @@ pub(super) async fn send_stop(
     };
     let operation = Operation::Stop { execution: execution.to_owned() };
     let told = tell(&stub, edge, principal, operation, &serde_json::to_string(&StopRequest { reason })?).await?;
-    Ok(match serde_json::from_str::<Standing>(&told.text)?.problem {
+    Ok(match crate::json::from_str::<Standing>(&told.text)?.problem {
         None if told.status == 200 => Stopped::Done,
         None => Stopped::Failed(told.error()),
         Some(problem) => Stopped::Refused { status: told.status, problem },
@@ -244,7 +244,7 @@ pub(super) async fn load_history<T: DeserializeOwned>(
     let Some(stub) = session_stub(edge.env, session) else { return Ok(Err(unknown())) };
     let told = tell(&stub, edge, principal, Operation::History { after }, "").await?;
     Ok(match told.status {
-        200 => Ok(serde_json::from_str(&told.text)?),
+        200 => Ok(crate::json::from_str(&told.text)?),
         400 => Err(WireError::bad_request("after has to be the next of another page.")),
         _ => Err(told.error()),
     })

@@ -227,7 +227,7 @@ pub(crate) fn parse_turn(
     if !json_depth_within(text, DEPTH_LIMIT) {
         return Err("the sandbox sent a message that is nested too deeply".to_owned());
     }
-    let turn: TurnText = serde_json::from_str(&without_lone_surrogates(text))
+    let turn: TurnText = crate::json::from_str(&without_lone_surrogates(text))
         .map_err(|error| format!("the sandbox sent a broken message: {error}"))?;
     let source_line = |line: Option<u32>| source_line(line, lines);
     let calls = turn

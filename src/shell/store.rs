@@ -626,7 +626,7 @@ fn floor_boundary(text: &str, limit: usize) -> usize {
 }
 
 fn parse<T: DeserializeOwned>(row: &str, text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
+    crate::json::from_str(text).map_err(|error| StoreError::Corrupt { row: row.to_owned(), problem: error.to_string() })
 }
 
 fn to_text<T: Serialize>(row: &str, value: &T) -> Result<String, StoreError> {

@@ -94,7 +94,7 @@ impl LogLevel {
     /// The level of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        serde_json::from_value(Value::String(name.to_owned())).ok()
+        crate::json::from_value(Value::String(name.to_owned())).ok()
     }
 }
 

@@ -65,7 +65,10 @@ fn decision(seq: u32, verdict: Verdict, by: Option<&str>, at: u64) -> Decision {
 }
 
 fn pause(calls: &[u32]) -> PauseRow {
-    let reported = calls.iter().map(|call| ReportedCall { call: *call, digest: format!("digest{call}") }).collect();
+    let reported = calls
+        .iter()
+        .map(|call| ReportedCall { call: *call, digest: format!("digest{call}"), by: Approvers::Owner })
+        .collect();
     PauseRow { id: "p".to_owned(), number: 0, created_at: 2_000, expires_at: 9_000, reported, led_to: None }
 }
 

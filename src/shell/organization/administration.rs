@@ -76,7 +76,7 @@ impl OrganizationDurableObject {
         let texts = self.texts(query, vec![after.into(), cast(page.limit + 1)])?;
         let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let sources =
-            texts.iter().take(most).map(|json| serde_json::from_str(json)).collect::<Result<Vec<SourceRow>, _>>()?;
+            texts.iter().take(most).map(|json| crate::json::from_str(json)).collect::<Result<Vec<SourceRow>, _>>()?;
         let next = sources.last().filter(|_| texts.len() > most).map(|last| encode("sources", &last.slug));
         let shown = sources.iter().map(|source| self.source_shown(source)).collect::<worker::Result<Vec<_>>>()?;
         Ok(AdminAnswer::page(&shown, next))
@@ -87,10 +87,10 @@ impl OrganizationDurableObject {
         let Some(row) = rows.first() else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("source {slug}"))));
         };
-        let mut shown = self.source_shown(&serde_json::from_str(text(row, 0).unwrap_or_default())?)?;
+        let mut shown = self.source_shown(&crate::json::from_str(text(row, 0).unwrap_or_default())?)?;
         let report = text(row, 1).filter(|report| *report != "{}");
         if let (Some(report), Some(shown)) = (report, shown.as_object_mut()) {
-            shown.insert("report".to_owned(), serde_json::from_str::<Report>(report)?.shown());
+            shown.insert("report".to_owned(), crate::json::from_str::<Report>(report)?.shown());
         }
         Ok(AdminAnswer::new(200, shown))
     }

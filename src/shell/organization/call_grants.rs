@@ -66,7 +66,7 @@ impl OrganizationDurableObject {
             let texts =
                 self.texts("SELECT json FROM call_grant WHERE id = ? AND confirmed = 0", vec![id.as_str().into()])?;
             let Some(text) = texts.first() else { continue };
-            let grant: CallGrant = serde_json::from_str(text)?;
+            let grant: CallGrant = crate::json::from_str(text)?;
             self.in_transaction(|| {
                 self.sql().exec("UPDATE call_grant SET confirmed = 1 WHERE id = ?", vec![id.as_str().into()])?;
                 self.note(By { account: &grant.by, via: &Via::Api }, "grant.give", Some(id), grant.shown())
@@ -83,7 +83,7 @@ impl OrganizationDurableObject {
             vec![call.account.as_str().into(), call.address.as_str().into(), cast(at)],
         )?;
         for text in &texts {
-            let grant: CallGrant = serde_json::from_str(text)?;
+            let grant: CallGrant = crate::json::from_str(text)?;
             if !grant.covers(call, at) {
                 continue;
             }
@@ -126,7 +126,7 @@ impl OrganizationDurableObject {
             let Some(text) = texts.first() else {
                 return Ok(AdminAnswer::fault(&Fault::missing("grant with that id")));
             };
-            let grant: CallGrant = serde_json::from_str(text)?;
+            let grant: CallGrant = crate::json::from_str(text)?;
             self.in_transaction(|| {
                 self.sql().exec("DELETE FROM call_grant WHERE id = ?", vec![id.as_str().into()])?;
                 let detail = json!({ "address": grant.address, "account": grant.account, "givenBy": grant.by, "uses": grant.uses });
@@ -157,7 +157,7 @@ impl OrganizationDurableObject {
         let mut items = Vec::new();
         let mut last = String::new();
         for row in rows.iter().take(most) {
-            items.push(serde_json::from_str::<CallGrant>(text(row, 0).unwrap_or_default())?.shown());
+            items.push(crate::json::from_str::<CallGrant>(text(row, 0).unwrap_or_default())?.shown());
             last = format!("{} {}", integer(row, 1).unwrap_or(0), text(row, 2).unwrap_or_default());
         }
         Ok(AdminAnswer::page(&items, (rows.len() > most).then(|| encode("grants", &last))))

@@ -238,7 +238,7 @@ impl View<'_> {
         // Row by row: a page of large tools must not be in memory as a whole.
         for row in self.object.sql().exec(query, bindings)?.raw() {
             let row = row?;
-            let tool: Tool = serde_json::from_str(text(&row, 0).unwrap_or_default())?;
+            let tool: Tool = crate::json::from_str(text(&row, 0).unwrap_or_default())?;
             seen += 1;
             match self.judge(&tool)?.action {
                 Action::Block => {}
@@ -407,12 +407,12 @@ impl OrganizationDurableObject {
         if let Some(known) = &*self.rulebook.borrow() {
             return Ok(Rc::clone(known));
         }
-        let policies = self.meta("policies")?.map(|text| serde_json::from_str(&text)).transpose()?;
+        let policies = self.meta("policies")?.map(|text| crate::json::from_str(&text)).transpose()?;
         let policies = policies.unwrap_or_default();
         let mut rulebook = Rulebook { policies, stops: self.stops()?, ..Rulebook::default() };
         for row in self.rows("SELECT slug, json FROM toolkit", vec![])? {
             if let (Some(slug), Some(json)) = (text(&row, 0), text(&row, 1)) {
-                rulebook.toolkits.insert(slug.to_owned(), serde_json::from_str(json)?);
+                rulebook.toolkits.insert(slug.to_owned(), crate::json::from_str(json)?);
             }
         }
         let rulebook = Rc::new(rulebook);
@@ -422,19 +422,19 @@ impl OrganizationDurableObject {
 
     pub(super) fn tool(&self, address: &str) -> worker::Result<Option<Tool>> {
         let texts = self.texts("SELECT json FROM tool WHERE address = ?", vec![address.into()])?;
-        texts.first().map(|json| Ok(serde_json::from_str(json)?)).transpose()
+        texts.first().map(|json| Ok(crate::json::from_str(json)?)).transpose()
     }
 
     /// A tool as lists show it: schemas are most of its text, which would be carried over from the database to be dropped here.
     fn tool_without_schemas(&self, address: &str) -> worker::Result<Option<Tool>> {
         let query = "SELECT json_remove(json_set(json, '$.inputSchema', json('{}')), '$.outputSchema') FROM tool WHERE address = ?";
         let texts = self.texts(query, vec![address.into()])?;
-        texts.first().map(|json| Ok(serde_json::from_str(json)?)).transpose()
+        texts.first().map(|json| Ok(crate::json::from_str(json)?)).transpose()
     }
 
     pub(super) fn source(&self, slug: &str) -> worker::Result<Option<SourceRow>> {
         let texts = self.texts("SELECT json FROM source WHERE slug = ?", vec![slug.into()])?;
-        texts.first().map(|json| Ok(serde_json::from_str(json)?)).transpose()
+        texts.first().map(|json| Ok(crate::json::from_str(json)?)).transpose()
     }
 }
 

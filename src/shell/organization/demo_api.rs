@@ -38,7 +38,7 @@ impl OrganizationDurableObject {
         }
         let stored = self.rows("SELECT value FROM meta WHERE key = 'demo-inventory'", vec![])?;
         let mut inventory = match stored.first().and_then(|row| text(row, 0)) {
-            Some(json) => serde_json::from_str(json)?,
+            Some(json) => crate::json::from_str(json)?,
             None => demo::Inventory::default(),
         };
         let before = inventory.clone();

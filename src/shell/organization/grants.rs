@@ -17,7 +17,7 @@ impl OrganizationDurableObject {
             .texts("SELECT json FROM oauth_grant WHERE id = ?", vec![step.id().into()])?
             .into_iter()
             .next()
-            .map(|text| serde_json::from_str::<Grant>(&text))
+            .map(|text| crate::json::from_str::<Grant>(&text))
             .transpose()?;
         let opens = matches!(step, GrantStep::Open { .. });
         let (answer, change) = take_step(step, stored.as_ref(), now());

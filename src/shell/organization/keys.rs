@@ -32,7 +32,7 @@ impl OrganizationDurableObject {
         if !same_bytes(text(row, 0).unwrap_or_default().as_bytes(), question.hash.as_bytes()) {
             return Ok(None);
         }
-        let record: KeyRecord = serde_json::from_str(text(row, 1).unwrap_or_default())?;
+        let record: KeyRecord = crate::json::from_str(text(row, 1).unwrap_or_default())?;
         let at = now();
         if record.expires_at.is_some_and(|end| end <= at) {
             return Ok(None);
@@ -92,7 +92,7 @@ impl OrganizationDurableObject {
         let Some(record) = texts.first() else {
             return Ok(AdminAnswer::fault(&Fault::missing(format!("key {id}"))));
         };
-        let record: KeyRecord = serde_json::from_str(record)?;
+        let record: KeyRecord = crate::json::from_str(record)?;
         self.in_transaction(|| {
             self.sql().exec("DELETE FROM api_key WHERE id = ?", vec![id.into()])?;
             let detail = json!({ "name": record.name, "purpose": record.purpose, "account": record.account });
@@ -103,7 +103,7 @@ impl OrganizationDurableObject {
 }
 
 fn shown_row(row: &Row) -> worker::Result<serde_json::Value> {
-    let record: KeyRecord = serde_json::from_str(text(row, 1).unwrap_or_default())?;
+    let record: KeyRecord = crate::json::from_str(text(row, 1).unwrap_or_default())?;
     Ok(shown(text(row, 0).unwrap_or_default(), &record, integer(row, 2).unwrap_or(0)))
 }
 

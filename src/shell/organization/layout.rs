@@ -132,7 +132,7 @@ impl OrganizationDurableObject {
             let query = "SELECT json FROM old_tool WHERE address > ? ORDER BY address LIMIT ?";
             let texts = self.texts(query, vec![after.as_str().into(), MOVED_AT_ONCE.into()])?;
             for text in &texts {
-                let tool: Tool = serde_json::from_str(text)?;
+                let tool: Tool = crate::json::from_str(text)?;
                 self.insert_tool(&IndexedTool::of(&tool)?)?;
                 after.clone_from(&tool.address);
             }

@@ -289,9 +289,19 @@ async fn ask_once(env: &Env, organization: &str, name: &str, body: &str) -> work
 
 /// Reads a body of the gateway's own.
 pub(crate) async fn read_own_body<T: DeserializeOwned>(request: &mut Request) -> worker::Result<T> {
-    let bytes = read_body(request, ANSWER_LIMIT).await.map_err(|error| match error {
+    Ok(crate::json::from_slice(&own_bytes(request).await?)?)
+}
+
+/// The same, for what holds pieces of JSON text as they came (`RawValue`), which only the text itself gives.
+async fn read_own_text<T: DeserializeOwned>(request: &mut Request) -> worker::Result<T> {
+    let bytes = own_bytes(request).await?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| worker::Error::RustError(error.to_string()))?;
+    Ok(serde_json::from_str(text)?)
+}
+
+async fn own_bytes(request: &mut Request) -> worker::Result<Vec<u8>> {
+    read_body(request, ANSWER_LIMIT).await.map_err(|error| match error {
         BodyError::TooLarge => worker::Error::RustError("an internal message is too large".to_owned()),
         BodyError::Broken => worker::Error::RustError("an internal message broke off".to_owned()),
-    })?;
-    Ok(crate::json::from_slice(&bytes)?)
+    })
 }

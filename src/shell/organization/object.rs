@@ -32,8 +32,8 @@ use worker::{DurableObject, Env, Request, Response, SqlStorage, SqlStorageValue,
 
 use super::alarm::TELL_AT;
 use super::catalog::Rulebook;
-use super::read_own_body;
 use super::rows::{Row, text};
+use super::{read_own_body, read_own_text};
 use crate::internal::{
     AdminQuestion, CatalogQuestion, DirectQuestion, GrantsQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question,
     ServerSeen, StagedTools, VERSION, WaitingOfSession, WebhookPut,
@@ -143,7 +143,8 @@ impl DurableObject for OrganizationDurableObject {
                 Response::from_json(&self.start_import(&slug)?)
             }
             "import-stage" => {
-                let staged: StagedTools = self.read(&mut request).await?;
+                let staged: StagedTools = read_own_text(&mut request).await?;
+                self.prepare()?;
                 self.stage(&staged)?;
                 Response::from_json(&())
             }

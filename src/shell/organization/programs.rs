@@ -69,7 +69,7 @@ impl OrganizationDurableObject {
         let mut items = Vec::new();
         let mut last = String::new();
         for row in rows.iter().take(most) {
-            let line: ProgramLine = serde_json::from_str(text(row, 1).unwrap_or_default())?;
+            let line: ProgramLine = crate::json::from_str(text(row, 1).unwrap_or_default())?;
             items.push(shown(text(row, 0).unwrap_or_default(), &line));
             last = format!("{} {}", integer(row, 2).unwrap_or(0), integer(row, 3).unwrap_or(0));
         }

@@ -29,6 +29,6 @@ impl OrganizationDurableObject {
 
     fn server_state(&self, source: &str) -> worker::Result<Option<ServerState>> {
         let rows = self.rows("SELECT json FROM server_state WHERE source = ?", vec![source.into()])?;
-        rows.first().and_then(|row| text(row, 0)).map(|json| Ok(serde_json::from_str(json)?)).transpose()
+        rows.first().and_then(|row| text(row, 0)).map(|json| Ok(crate::json::from_str(json)?)).transpose()
     }
 }

@@ -15,7 +15,7 @@ const STOPS: &str = "stops";
 
 impl OrganizationDurableObject {
     pub(super) fn stops(&self) -> worker::Result<Vec<Stop>> {
-        Ok(self.meta(STOPS)?.map(|text| serde_json::from_str(&text)).transpose()?.unwrap_or_default())
+        Ok(self.meta(STOPS)?.map(|text| crate::json::from_str(&text)).transpose()?.unwrap_or_default())
     }
 
     pub(super) fn list_stops(&self) -> worker::Result<AdminAnswer> {

@@ -158,7 +158,7 @@ impl OrganizationDurableObject {
         let rows = self.rows("SELECT json, state FROM webhook WHERE slug = ?", vec![slug.into()])?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (json, state) = (text(row, 0).unwrap_or_default(), text(row, 1).unwrap_or_default());
-        Ok(Some((serde_json::from_str(json)?, serde_json::from_str(state)?)))
+        Ok(Some((crate::json::from_str(json)?, crate::json::from_str(state)?)))
     }
 
     fn put_endpoint(&self, slug: &str, endpoint: &Endpoint, retry_at: u64) -> worker::Result<()> {

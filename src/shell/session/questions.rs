@@ -77,7 +77,7 @@ impl Exchange {
 /// What the client said, from the stored text.
 fn read_answer(text: &str) -> Result<Value, ServerError> {
     let unreadable = || ServerError::ClientCannotBeAsked("its answer cannot be read".to_owned());
-    let answer: Result<Value, Value> = serde_json::from_str(text).map_err(|_| unreadable())?;
+    let answer: Result<Value, Value> = crate::json::from_str(text).map_err(|_| unreadable())?;
     answer.map_err(|error| ServerError::Rpc {
         code: error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok()).unwrap_or(-32_603),
         message: error.get("message").and_then(Value::as_str).unwrap_or("The client answered with an error").to_owned(),
