@@ -60,6 +60,8 @@ export async function ensureBundle({ features = [] } = {}) {
         ESBUILD_BIN: npmProgram("esbuild"),
         // Its own backtrace would hide the compiler's message.
         RUST_BACKTRACE: "0",
+        // Of the standard library what is small, not what is fast; and without what would read debug information.
+        CARGO_UNSTABLE_BUILD_STD_FEATURES: "panic-unwind,optimize_for_size",
       },
     },
   );
