@@ -311,6 +311,8 @@ async function fastmcp(gateway, python, kept) {
         assert.equal(lines("perhaps"), 1);
       },
       "a gateway that dies in a call does not send it again either": async () => {
+        // A server that could not be reached is left alone for some seconds.
+        await waitFor(async () => (await program.tool("execute", { code: "return (await tools.fast.add({ a: 1, b: 1 })).ok" })).structuredContent.result === true, { timeout: 20_000, what: "the server to be used again" });
         const paused = await program.tool("execute", { code: "return await tools.fast.append_slowly({ text: 'crash', seconds: 5 })" });
         assert.equal((await approve(gateway, paused.structuredContent, APPROVER)).status, 200);
         const resumed = program.tool("resume", { executionId: paused.structuredContent.executionId }).catch(() => undefined);

@@ -412,13 +412,11 @@ impl Read {
         match (intent, self.method.as_str(), self.does) {
             (_, "", _) => 0.0,
             (_, "POST", Some(does)) if does == intent => 0.15,
-            (Intent::Read, "POST", Some(Intent::Create | Intent::Update | Intent::Delete)) => -0.1,
-            (Intent::Delete, "POST", Some(Intent::Read | Intent::Create | Intent::Update)) => -0.1,
             (Intent::Read, "GET" | "HEAD", _)
             | (Intent::Create, "POST", None | Some(Intent::Update))
             | (Intent::Update, "PUT" | "PATCH", _)
             | (Intent::Delete, "DELETE", _) => 0.15,
-            (Intent::Create, "PUT", _) | (Intent::Update | Intent::Delete, "POST", _) => 0.05,
+            (Intent::Create, "PUT", _) | (Intent::Update, "POST", _) | (Intent::Delete, "POST", None) => 0.05,
             _ => -0.1,
         }
     }

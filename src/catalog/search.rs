@@ -235,7 +235,9 @@ pub(super) fn asked_words(question: &str) -> Vec<Asked> {
         }
     }
     if !has_thing {
-        asked.iter_mut().for_each(|asked| asked.is_sought = true);
+        for asked in &mut asked {
+            asked.is_sought = true;
+        }
     }
     asked
 }
@@ -362,13 +364,13 @@ mod tests {
     fn the_index_knows_what_a_tool_takes() {
         let properties: serde_json::Map<String, Value> =
             (0..100).map(|number| (format!("closeReason{number:02}"), Value::Null)).collect();
-        let tool = Tool { description: "Changes it.".to_owned(), ..tool_taking(properties) };
+        let tool = Tool { description: "Changes it.".to_owned(), ..tool_taking(&properties) };
         let text = indexed_text(&tool);
         assert!(text.starts_with("Changes it.\nclose reason00 reason01 "), "{text}");
         assert!(text.chars().count() <= "Changes it.\n".len() + PARAMETER_CHARS, "{text}");
     }
 
-    fn tool_taking(properties: serde_json::Map<String, Value>) -> Tool {
+    fn tool_taking(properties: &serde_json::Map<String, Value>) -> Tool {
         let json = serde_json::json!({
             "address": "a.b", "source": "a", "title": "", "description": "", "hints": {},
             "inputSchema": { "type": "object", "properties": properties },

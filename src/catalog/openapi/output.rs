@@ -79,8 +79,8 @@ fn output_schema(context: &Context<'_, '_>, media_type: &str, schema: Value) -> 
         MediaFamily::Json | MediaFamily::Any => {
             // Most operations on a thing answer with the thing.
             let reference = schema.get("$ref").and_then(Value::as_str).map(str::to_owned);
-            let kept = &context.document.answers;
-            if let Some(known) = reference.as_ref().and_then(|reference| kept.borrow().get(reference).cloned()) {
+            let answers = &context.document.answers;
+            if let Some(known) = reference.as_ref().and_then(|reference| answers.borrow().get(reference).cloned()) {
                 return known;
             }
             let lookup = |reference: &str| look_up(context.document, reference);
@@ -90,16 +90,16 @@ fn output_schema(context: &Context<'_, '_>, media_type: &str, schema: Value) -> 
             let resolved = cleaner.resolved(&scoped);
             let root = cleaner.clean(&resolved);
             let finished = cleaner.finish(root, context.limits.output_schema_bytes);
-            let cleaned =
+            let made =
                 Some(finished.schema).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
             if let Some(reference) = reference {
-                let mut kept = kept.borrow_mut();
-                if kept.len() >= KEPT_ANSWERS {
-                    kept.clear();
+                let mut answers = answers.borrow_mut();
+                if answers.len() >= KEPT_ANSWERS {
+                    answers.clear();
                 }
-                kept.insert(reference, cleaned.clone());
+                answers.insert(reference, made.clone());
             }
-            cleaned
+            made
         }
         MediaFamily::Text | MediaFamily::Form | MediaFamily::JsonLines => Some(json!({ "type": "string" })),
         MediaFamily::Binary | MediaFamily::Multipart => Some(json!({

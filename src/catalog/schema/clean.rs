@@ -712,23 +712,30 @@ fn reachable(schema: &Map<String, Value>, definitions: &Map<String, Value>) -> H
     found
 }
 
-/// About how many bytes of text a value is. Not written for that: it is asked for every definition of every tool.
+/// How many bytes of JSON a value is, as `serde_json` writes it. Not written for that: it is asked for every definition of every tool.
 fn size_of(value: &Value) -> usize {
     match value {
-        Value::Null | Value::Bool(_) => 5,
+        Value::Null | Value::Bool(true) => 4,
+        Value::Bool(false) => 5,
         Value::Number(number) => number.to_string().len(),
         Value::String(text) => size_of_text(text),
-        Value::Array(items) => 2 + items.iter().map(|item| size_of(item) + 1).sum::<usize>(),
+        Value::Array(items) => 2 + items.len().saturating_sub(1) + items.iter().map(size_of).sum::<usize>(),
         Value::Object(members) => size_of_members(members),
     }
 }
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
-    2 + members.iter().map(|(key, value)| size_of_text(key) + 2 + size_of(value)).sum::<usize>()
+    let each = members.iter().map(|(key, value)| size_of_text(key) + 1 + size_of(value));
+    2 + members.len().saturating_sub(1) + each.sum::<usize>()
 }
 
 fn size_of_text(text: &str) -> usize {
-    2 + text.len() + text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n')).count()
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    2 + text.len() + text.bytes().map(escaped).sum::<usize>()
 }
 
 /// What a definition is called unless the name is taken.
@@ -987,4 +994,19 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
         _ => &cut,
     };
     format!("{}…", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_size_is_that_of_the_text(text in ".*", other in "[\\x00-\\x30\"\\\\]*", number in any::<f64>(), flag in any::<bool>()) {
+            let value = json!({ text.as_str(): [other, number, flag, null, [], {}], "n": -12, "o": { "a": [1, 2] } });
+            prop_assert_eq!(size_of(&value), value.to_string().len());
+        }
+    }
 }
