@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    fn source(server: Value, unconfirmed: &[&str]) -> Value {
+    fn source(server: &Value, unconfirmed: &[&str]) -> Value {
         json!({
             "slug": "docs", "kind": "mcp", "title": HOSTILE, "tools": 3, "builtIn": false, "url": "https://docs.example/mcp",
             "auth": { "kind": "bearer", "version": 1 }, "trusted": true, "origins": ["https://docs.example"],
@@ -384,9 +384,9 @@ mod tests {
         let ok = json!({ "state": "ok", "reachedAt": "2026-03-04T09:00:00Z", "era": "stateless" });
         let failing = json!({ "state": "failing", "failedAt": "2026-03-04T09:00:00Z", "error": HOSTILE });
         for (source, parts) in [
-            (source(ok, &[]), &["In use", "MCP server", "3 tools", "href=\"/tools?source=docs\""][..]),
-            (source(failing.clone(), &[]), &["Fails", "It could not be used since", "&lt;script&gt;"]),
-            (source(failing, &["https://docs.example", "https://b.example"]), &["Not confirmed", "and 1 other place"]),
+            (source(&ok, &[]), &["In use", "MCP server", "3 tools", "href=\"/tools?source=docs\""][..]),
+            (source(&failing, &[]), &["Fails", "It could not be used since", "&lt;script&gt;"]),
+            (source(&failing, &["https://docs.example", "https://b.example"]), &["Not confirmed", "and 1 other place"]),
         ] {
             let html = sources_page(&json!({ "items": [source] }), "ann@acme");
             assert_has(&html, parts);
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn one_source_shows_what_its_import_did() {
-        let mut source = source(Value::Null, &[]);
+        let mut source = source(&Value::Null, &[]);
         source["report"] = json!({
             "counts": { "added": 3, "skipped": 1 }, "omitted": 4,
             "entries": [{ "action": "skipped", "what": HOSTILE, "why": HOSTILE }],
