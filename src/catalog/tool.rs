@@ -47,9 +47,7 @@ pub struct ToolHints {
 }
 
 /// How a call to a tool becomes a request, by the kind of its source.
-// No binding may hold a number outside a `Value`: a tagged enum is buffered when read, and with serde_json's
-// `arbitrary_precision` a buffered number no longer deserializes into a Rust integer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Binding {
     /// An operation of an `OpenAPI` document.
@@ -58,6 +56,21 @@ pub enum Binding {
     Mcp(McpBinding),
     /// A field of a GraphQL API.
     Graphql(GraphqlBinding),
+}
+
+// By hand: what serde derives for a tagged enum buffers it, and everything in it is compiled once more for the buffer.
+impl<'de> Deserialize<'de> for Binding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut value = Value::deserialize(deserializer)?;
+        let kind = value.as_object_mut().and_then(|members| members.shift_remove("kind"));
+        match kind.as_ref().and_then(Value::as_str) {
+            Some("http") => crate::json::from_value(value).map(Self::Http),
+            Some("mcp") => crate::json::from_value(value).map(Self::Mcp),
+            Some("graphql") => crate::json::from_value(value).map(Self::Graphql),
+            _ => Err(serde::de::Error::custom("a binding without a kind that is known")),
+        }
+        .map_err(serde::de::Error::custom)
+    }
 }
 
 impl Binding {
