@@ -62,7 +62,7 @@ export async function ensureBundle({ features = [] } = {}) {
         RUST_BACKTRACE: "0",
         // Of the standard library what is small, not what is fast, and no places in messages of panics: they are a tenth of the data,
         // and the lints leave next to nothing that panics.
-        ...(unwinds ? { CARGO_UNSTABLE_BUILD_STD_FEATURES: "panic-unwind,optimize_for_size", RUSTFLAGS: "-Zlocation-detail=none" } : {}),
+        ...(unwinds ? SMALLER : {}),
       },
     },
   );
@@ -155,6 +155,13 @@ const WASM_OPT = [
   ),
   "--debuginfo",
 ];
+
+/** Nightly's ways; worker-build asks cargo for what the toolchain is without naming it. */
+const SMALLER = {
+  RUSTUP_TOOLCHAIN: "nightly",
+  CARGO_UNSTABLE_BUILD_STD_FEATURES: "panic-unwind,optimize_for_size",
+  RUSTFLAGS: "-Zlocation-detail=none",
+};
 
 async function makeSmaller(folder) {
   const path = join(ROOT, folder, "index_bg.wasm");
