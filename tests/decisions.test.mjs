@@ -8,7 +8,7 @@ import { approve, decide, devToken, openSession, shownPause, startGateway, waitF
 
 let gateway;
 before(async () => {
-  gateway = await startGateway({ vars: { RESUME_WAIT_MS: "4000" } });
+  gateway = await startGateway({ vars: { RESUME_WAIT_MS: "4000", ALLOW_LOCAL_NETWORK: "true" } });
 });
 after(() => gateway.stop());
 
@@ -541,7 +541,7 @@ test("a tool that changed is asked about again with the difference, and its gran
     const { status, body } = await api("PUT", "sources/notes", { body: { kind: "openapi", spec: JSON.stringify(documentOf(backend.url, description)), baseUrl: backend.url } });
     assert.ok(status === 200 || status === 201, JSON.stringify(body));
   };
-  const SEND = "return (await tools.notes.send({ id: '7', body: { text: 'hi' } })).ok";
+  const SEND = "return (await tools.notes.send({ id: '7', text: 'hi' })).ok";
   await define("Sends a note.");
   const first = await execute(SEND);
   waits(first);
@@ -580,13 +580,13 @@ test("edited arguments keep the digest of the tool that was shown, and arrive as
   t.after(() => backend.stop());
   const { execute, resume, as, api } = await scene();
   await api("PUT", "sources/notes", { body: { kind: "openapi", spec: JSON.stringify(documentOf(backend.url)), baseUrl: backend.url } });
-  const pause = await execute("return await tools.notes.send({ id: '7', body: { text: 'hi' } })");
+  const pause = await execute("return await tools.notes.send({ id: '7', text: 'hi' })");
   const { digest } = await shownPause(gateway, pause, as("ada"));
-  const edited = { id: "8", body: { text: "1.10 and ünïcode \u202e" } };
+  const edited = { id: "8", text: "1.10 and ünïcode \u202e" };
   assert.equal((await decide(gateway, pause, { action: "accept", digest, arguments: edited }, as("ada"))).status, 200);
   assert.equal((await resume(pause)).result.ok, true);
   const [sent] = backend.take();
-  assert.deepEqual([sent.method, sent.target, JSON.parse(sent.body)], ["POST", "/notes/8", edited.body]);
+  assert.deepEqual([sent.method, sent.target, JSON.parse(sent.body)], ["POST", "/notes/8", { text: edited.text }]);
 });
 
 test("a grant of somebody who left the organization lets nothing through", async (t) => {
