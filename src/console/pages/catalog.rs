@@ -231,9 +231,14 @@ fn tool_part(tool: &Value) -> ToolPart {
         href: format!("/tools/{}", percent(address)),
         title: brief(title, CHARACTERS),
         address: brief(address, CHARACTERS),
-        description: brief(text(tool, "description"), 200),
+        description: brief(&on_one_line(text(tool, "description")), 200),
         policy: policy_part(tool),
     }
+}
+
+/// A text without its line breaks, which say nothing in a list.
+fn on_one_line(text: &str) -> String {
+    text.split(['\n', '\r']).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[derive(Template)]

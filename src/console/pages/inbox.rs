@@ -87,15 +87,19 @@ fn item_part(item: &Value) -> ItemPart<'_> {
     let (tools, calls) = (list(item, "tools"), count_of(item, "calls"));
     let title = tools.first().map_or("", |tool| text(tool, "title"));
     let title = if title.is_empty() { tools.first().map_or("", |tool| text(tool, "address")) } else { title };
+    let mut addresses: Vec<&str> = Vec::new();
+    for address in tools.iter().map(|tool| text(tool, "address")) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    let more = addresses.len().saturating_sub(TOOLS);
     ItemPart {
         href: format!("/resume/{}?mcp_session_id={}", percent(execution), percent(session)),
         id: execution,
         title: brief(title, CHARACTERS),
-        addresses: tools.iter().take(TOOLS).map(|tool| brief(text(tool, "address"), CHARACTERS)).collect(),
-        more: calls
-            .checked_sub(tools.len().min(TOOLS))
-            .filter(|more| *more > 0)
-            .map(|more| count(more, "more call", "more calls")),
+        addresses: addresses.into_iter().take(TOOLS).map(|address| brief(address, CHARACTERS)).collect(),
+        more: (more > 0).then(|| count(more, "more tool", "more tools")),
         calls: count(calls, "call waits", "calls wait"),
         account: brief(text(item, "account"), CHARACTERS),
         client: brief(text(item, "client"), CHARACTERS),
@@ -113,9 +117,10 @@ mod tests {
     const OWN: InboxQuery<'_> = InboxQuery { admin: false, mine: false, cursor: None };
 
     fn item(text: &str, calls: usize) -> Value {
+        let tool = |address: &str| json!({ "address": address, "title": text });
         json!({
             "executionId": "exec_1", "mcpSessionId": "0a", "account": text, "client": text, "calls": calls,
-            "tools": [{ "address": text, "title": text }, { "address": "demo.b", "title": "" }],
+            "tools": [tool(text), tool(text), tool("demo.b"), tool("demo.c"), tool("demo.d")],
             "since": "2026-03-04T09:00:00Z", "expiresAt": "2026-03-05T09:00:00Z",
             "approvalUrl": "https://elsewhere.example/resume/exec_1",
         })
@@ -129,7 +134,7 @@ mod tests {
             "href=\"/resume/exec_1?mcp_session_id=0a\"",
             "demo.deleteItem",
             "7 calls wait",
-            "5 more calls",
+            "1 more tool",
             "1 question waits for a person.",
             "data-version=\"v1\"",
             "<title>(1) Approvals",
@@ -138,6 +143,7 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(!html.contains("elsewhere.example"));
+        assert_eq!(html.matches("<span class=\"code\">demo.deleteItem</span>").count(), 1, "{html}");
     }
 
     #[test]

@@ -48,11 +48,12 @@ impl OrganizationDurableObject {
         let Some((at, number)) = before else {
             return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
         };
+        // `json_each` has a hidden column `json` of its own.
         let rows = self.rows(
             "SELECT session, json, started_at, number FROM program \
              WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR status = ?2) \
              AND (?3 IS NULL OR started_at >= ?3) AND (?4 IS NULL OR started_at < ?4) \
-             AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(json, '$.tools') WHERE instr(value, ?5) > 0)) \
+             AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(program.json, '$.tools') WHERE instr(value, ?5) > 0)) \
              AND (started_at, number) < (?6, ?7) ORDER BY started_at DESC, number DESC LIMIT ?8",
             vec![
                 filter.account.as_deref().into(),
