@@ -1,6 +1,8 @@
 //! Typed values from JSON by way of [`Value`]: a fraction of the code that `serde_json` makes of each type when it reads text, where
 //! every type has its own loops over characters and, for a struct, over arrays too, as which a struct is never written.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "whatever else a value is does not fit")]
+
 use serde::de::{DeserializeSeed, Deserializer, Error as _, Expected, Unexpected, Visitor};
 use serde::de::{EnumAccess, MapAccess, SeqAccess, VariantAccess};
 use serde::forward_to_deserialize_any;

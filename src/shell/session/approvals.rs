@@ -119,24 +119,24 @@ impl Session {
             Ok(edits) => edits,
             Err(problem) => return Ok(Err(problem)),
         };
-        let given = match grants_of(seen, pause, &asked, &edits, decider) {
-            Ok(given) => given,
+        let allowed = match grants_of(seen, pause, &asked, &edits, decider) {
+            Ok(allowed) => allowed,
             Err(problem) => return Ok(Err(problem)),
         };
-        let gives = given.iter().map(|grant| (grant.call, grant.id.clone())).collect();
+        let gives = allowed.iter().map(|grant| (grant.call, grant.id.clone())).collect();
         let target = match target_of(live, pause, asked, edits, gives) {
             Ok(target) => target,
             Err(problem) => return Ok(Err(problem)),
         };
-        if !given.is_empty()
-            && let Err(problem) = self.put_grants(seen, pause, &target, decider, &given).await?
+        if !allowed.is_empty()
+            && let Err(problem) = self.put_grants(seen, pause, &target, decider, &allowed).await?
         {
             return Ok(Err(problem));
         }
         // One that is refused now leaves grants that never count.
         let result = self.decide(live, pause, target, decider)?;
-        if result.is_ok() && !given.is_empty() {
-            self.runner()?.give(given.into_iter().map(|grant| grant.id));
+        if result.is_ok() && !allowed.is_empty() {
+            self.runner()?.give(allowed.into_iter().map(|grant| grant.id));
             self.runner()?.tell_waiting_later();
         }
         Ok(result)
