@@ -131,7 +131,7 @@ describe("in Chromium", { skip: skip ? "there is no Chromium" : false }, () => {
       const call = (place) => page.locator("section.item").nth(place);
       await call(0).getByLabel("Approve").check();
       await call(1).getByLabel("Decline").check();
-      await call(1).locator("textarea").fill("not this");
+      await call(1).locator("textarea[name^=reason]").fill("not this");
       await page.locator("button[value=items]").click();
       await waitFor(async () => /1 of 3 calls still to decide/.test(await page.locator("main").innerText()));
       await page.locator("#reason").fill("nor that");

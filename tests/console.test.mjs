@@ -71,6 +71,22 @@ describe("one gateway in development mode", () => {
     return pause;
   };
 
+  test("who may decide for others finds what waits in the own inbox, and what is not theirs to decide is not there", async () => {
+    const { put, agent, get } = scene();
+    await put("/api/policies", { policies: [{ pattern: "demo.deleteItem", action: "approve", by: "other" }, { pattern: "demo.createItem", action: "approve", by: "admin" }] });
+    const session = await agent("carl");
+    const both = await pauseOn(session, REMOVE);
+    const admins = await pauseOn(session, "return await tools.demo.createItem({ name: 'x', quantity: 1 })");
+    const inbox = async (account, query = "") => (await get(`/approvals${query}`, { account })).text();
+    await waitFor(async () => (await inbox("carl")).includes(admins.executionId));
+    assert.ok((await inbox("carl")).includes(both.executionId));
+    const bobs = await inbox("bob");
+    assert.ok(bobs.includes(both.executionId), bobs);
+    assert.ok(!bobs.includes(admins.executionId));
+    assert.ok(!(await inbox("bob", "?mine")).includes(both.executionId));
+    assert.equal((await get(new URL(both.approvalUrl).pathname, { account: "bob" })).status, 200);
+  });
+
   test("every page is locked down, says who is signed in, and has one navigation with its own place in it", async () => {
     const { html } = scene();
     for (const path of PLACES) {

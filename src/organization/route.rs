@@ -71,7 +71,7 @@ pub enum Operation {
     /// An API key is revoked.
     DeleteKey(String),
     /// A page of what waits for a person, in all sessions or in those of one account.
-    ListApprovals(Page, Option<String>),
+    ListApprovals(Page, Option<Whose>),
     /// A page of the programs of all sessions, those that were started last first.
     ListPrograms(Page, ProgramFilter),
     /// All webhooks.
@@ -88,6 +88,15 @@ pub enum Operation {
     PutStop(String, Option<String>),
     /// Sending goes on in a scope.
     DeleteStop(String),
+}
+
+/// What of what waits is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whose {
+    /// What waits in the sessions of this account.
+    pub account: String,
+    /// And what any member may decide of what waits in the sessions of others.
+    pub others: bool,
 }
 
 /// Which programs are looked for; what is `None` is not asked about.
@@ -212,8 +221,14 @@ pub fn parse_call(call: &AdminCall) -> Result<Operation, Fault> {
         (["tools", address], "GET") if !address.is_empty() => Ok(Operation::ReadTool((*address).to_owned())),
         (["audit"], "GET") => Ok(Operation::ListAudit(parse_page("audit", query)?)),
         (["approvals"], "GET") => {
-            let account = query.iter().find(|(name, value)| name == "account" && !value.is_empty());
-            Ok(Operation::ListApprovals(parse_page("approvals", query)?, account.map(|(_, value)| value.clone())))
+            let find = |key: &str| query.iter().find(|(name, value)| name == key && !value.is_empty());
+            let others = match find("others").map(|(_, value)| value.as_str()) {
+                None | Some("false") => false,
+                Some("true") => true,
+                Some(_) => return Err(Fault::field("others", "has to be true or false")),
+            };
+            let whose = find("account").map(|(_, account)| Whose { account: account.clone(), others });
+            Ok(Operation::ListApprovals(parse_page("approvals", query)?, whose))
         }
         (["programs"], "GET") => {
             Ok(Operation::ListPrograms(parse_page("programs", query)?, parse_program_filter(query)?))

@@ -139,13 +139,15 @@ impl Place<'_> {
         cursor.into_iter().chain([("limit", limit.to_string())]).collect()
     }
 
-    /// `/approvals`: an administrator sees what waits in the whole organization, everybody else their own.
+    /// `/approvals`: an administrator sees what waits in the whole organization, everybody else their own, and what any member may
+    /// decide for others.
     async fn inbox(&self, request: &Request) -> worker::Result<Response> {
         let admin = self.person.administers();
         let mine = self.parameter("mine").is_some();
         let mut query = self.page_query(html::INBOX_PAGE);
         if mine || !admin {
             query.push(("account", self.person.account.clone()));
+            query.push(("others", (!mine).to_string()));
         }
         let answer = match self.read("approvals", &query).await? {
             Ok(answer) => answer,

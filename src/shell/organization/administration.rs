@@ -51,7 +51,7 @@ impl OrganizationDurableObject {
             Operation::ListKeys(page) => self.list_keys(&page),
             Operation::CreateKey(asked) => self.create_key(by, &question.organization, &asked),
             Operation::DeleteKey(id) => self.delete_key(by, &id),
-            Operation::ListApprovals(page, account) => self.list_waiting(&page, account.as_deref()),
+            Operation::ListApprovals(page, whose) => self.list_waiting(&page, whose.as_ref()),
             Operation::ListPrograms(page, filter) => self.list_programs(&page, &filter),
             Operation::ListWebhooks => self.list_webhooks(),
             Operation::ReadWebhook(slug) => self.read_webhook(&slug),

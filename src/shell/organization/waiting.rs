@@ -9,6 +9,7 @@ use crate::approval::Approvers;
 use crate::internal::{AdminAnswer, WaitingItem, WaitingOfSession};
 use crate::organization::cursor::{Page, encode};
 use crate::organization::fault::Fault;
+use crate::organization::route::Whose;
 use crate::protocol::time::iso_time;
 use crate::session::events::SessionEvent;
 use crate::shell::clock::now;
@@ -61,7 +62,7 @@ impl OrganizationDurableObject {
     }
 
     /// A page, what has waited longest first, and how much there is in all.
-    pub(super) fn list_waiting(&self, page: &Page, account: Option<&str>) -> worker::Result<AdminAnswer> {
+    pub(super) fn list_waiting(&self, page: &Page, whose: Option<&Whose>) -> worker::Result<AdminAnswer> {
         let after = page.after.as_deref().map_or(Some((0, "")), |after| {
             let (since, execution) = after.split_once(' ')?;
             Some((since.parse::<u64>().ok()?, execution))
@@ -69,12 +70,16 @@ impl OrganizationDurableObject {
         let Some((since, execution)) = after else {
             return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
         };
-        // Whose it is stands in the item only; there are never many.
-        let counts = "FROM waiting WHERE expires_at > ?1 AND (?2 IS NULL OR json_extract(json, '$.account') = ?2)";
-        let total = self.count(&format!("SELECT COUNT(*) {counts}"), vec![cast(now()), account.into()])?;
+        let account = whose.map(|whose| whose.account.as_str());
+        let others = cast(u64::from(whose.is_some_and(|whose| whose.others)));
+        // Whose it is, and who may decide, stands in the item only; there are never many.
+        let counts = r#"FROM waiting WHERE expires_at > ?1 AND (?2 IS NULL OR json_extract(json, '$.account') = ?2
+            OR (?3 AND json_extract(json, '$.by') LIKE '%"other"%'))"#;
+        let total =
+            self.count(&format!("SELECT COUNT(*) {counts}"), vec![cast(now()), account.into(), others.clone()])?;
         let rows = self.rows(
-            &format!("SELECT session, json, since, execution {counts} AND (since, execution) > (?3, ?4) ORDER BY since, execution LIMIT ?5"),
-            vec![cast(now()), account.into(), cast(since), execution.into(), cast(page.limit + 1)],
+            &format!("SELECT session, json, since, execution {counts} AND (since, execution) > (?4, ?5) ORDER BY since, execution LIMIT ?6"),
+            vec![cast(now()), account.into(), others, cast(since), execution.into(), cast(page.limit + 1)],
         )?;
         let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let mut items = Vec::new();
