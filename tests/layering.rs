@@ -20,7 +20,7 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("engine", &["approval"]),
     ("policy", &["approval", "catalog"]),
     ("organization", &["approval", "auth", "catalog", "policy", "protocol"]),
-    ("upstream", &["protocol"]),
+    ("upstream", &["json", "protocol"]),
     ("session", &["approval", "auth", "catalog", "engine", "json", "protocol", "upstream"]),
     ("config", &["auth", "credential", "engine", "oauth", "protocol", "session"]),
     ("internal", &["approval", "auth", "catalog", "organization", "policy", "protocol", "session"]),
