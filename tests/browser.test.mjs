@@ -141,6 +141,56 @@ describe("in Chromium", { skip: skip ? "there is no Chromium" : false }, () => {
     });
   });
 
+  for (const javaScriptEnabled of [true, false]) {
+    test(`arguments are corrected, what does not fit is told and kept, and what fits is what runs (JavaScript ${javaScriptEnabled ? "on" : "off"})`, async () => {
+      const of = organization();
+      const waiting = await pauseOn(of, "const { ok, data, edited } = await tools.demo.createItem({ name: 'bolt', quantity: 5 }); return { ok, data, edited };");
+      await withWindow({ account: `ann@${of}`, javaScriptEnabled }, async (page) => {
+        await page.goto(waiting.path);
+        await page.getByText("Correct the arguments").click();
+        const box = page.locator("textarea[name^=arguments]");
+        await box.fill('{"name": "bolt", "quantity": "many"}');
+        await page.locator("button[value=accept]").click();
+        await waitFor(async () => /Nothing was decided[^]*quantity/.test(await page.locator("main").innerText()), { what: "the page to say what does not fit" });
+        assert.match(await box.inputValue(), /"many"/);
+        await box.fill('{"name": "nut", "quantity": 7}');
+        await page.locator("button[value=accept]").click();
+        await waitFor(async () => (await page.locator("button[value=accept]").count()) === 0);
+        const { result } = await outcomeOf(waiting);
+        assert.deepEqual([result.ok, result.data.name, result.data.quantity], [true, "nut", 7], JSON.stringify(result));
+        assert.deepEqual(result.edited.arguments, { name: "nut", quantity: 7 });
+        await page.reload();
+        assert.match(await page.locator("main").innerText(), /Approved with other arguments by ann/);
+        assert.match(await page.locator("main").innerText(), /What the program wrote/);
+        if (javaScriptEnabled) assert.equal(await driver.seriousFaults(page), "");
+      });
+    });
+  }
+
+  test("a grant lets the same tool through in this session, is listed, and ends when it is revoked", async () => {
+    const of = organization();
+    const waiting = await pauseOn(of, remove("item-1"));
+    const again = async (id) => (await waiting.session.tool("execute", { code: remove(id) })).structuredContent;
+    await withWindow({ account: `ann@${of}`, viewport: { width: 320, height: 700 } }, async (page) => {
+      await page.goto(waiting.path);
+      await page.getByText("Allow more than this call").click();
+      assert.equal(await driver.seriousFaults(page), "");
+      assert.ok((await driver.overflow(page)) <= 0, "no scrolling sideways");
+      await page.getByLabel(/this session/i).check();
+      await page.locator("button[value=accept]").click();
+      await waitFor(async () => (await page.locator("button[value=accept]").count()) === 0);
+      assert.equal((await outcomeOf(waiting)).result.ok, true);
+      assert.equal((await again("item-2")).result.ok, true);
+      await page.goto("/grants");
+      assert.match(await page.locator("main").innerText(), /demo\.deleteItem/);
+      assert.equal(await driver.seriousFaults(page), "");
+      assert.ok((await driver.overflow(page)) <= 0, "no scrolling sideways");
+      await page.getByRole("button", { name: /revoke/i }).first().click();
+      await waitFor(async () => (await page.getByRole("button", { name: /revoke/i }).count()) === 0);
+      assert.equal((await again("item-3")).status, "user_approval_required");
+    });
+  });
+
   test("what somebody else has decided already is told to whoever comes too late", async () => {
     const of = organization();
     const waiting = await pauseOn(of, remove("item-1"));
