@@ -71,22 +71,6 @@ describe("one gateway in development mode", () => {
     return pause;
   };
 
-  test("who may decide for others finds what waits in the own inbox, and what is not theirs to decide is not there", async () => {
-    const { put, agent, get } = scene();
-    await put("/api/policies", { policies: [{ pattern: "demo.deleteItem", action: "approve", by: "other" }, { pattern: "demo.createItem", action: "approve", by: "admin" }] });
-    const session = await agent("carl");
-    const both = await pauseOn(session, REMOVE);
-    const admins = await pauseOn(session, "return await tools.demo.createItem({ name: 'x', quantity: 1 })");
-    const inbox = async (account, query = "") => (await get(`/approvals${query}`, { account })).text();
-    await waitFor(async () => (await inbox("carl")).includes(admins.executionId));
-    assert.ok((await inbox("carl")).includes(both.executionId));
-    const bobs = await inbox("bob");
-    assert.ok(bobs.includes(both.executionId), bobs);
-    assert.ok(!bobs.includes(admins.executionId));
-    assert.ok(!(await inbox("bob", "?mine")).includes(both.executionId));
-    assert.equal((await get(new URL(both.approvalUrl).pathname, { account: "bob" })).status, 200);
-  });
-
   test("every page is locked down, says who is signed in, and has one navigation with its own place in it", async () => {
     const { html } = scene();
     for (const path of PLACES) {
@@ -441,5 +425,26 @@ describe("people of an identity provider", () => {
     for (const target of ["https://evil.example", "//evil.example", "/\\evil.example"]) {
       assert.equal((await signIn({ sub: "ann" }, { returnTo: target })).done.headers.get("location"), "/", target);
     }
+  });
+
+  test("who may decide for others finds it in the own inbox, and not what is for administrators", async () => {
+    const { session: boss } = await signIn({ sub: "boss", role: "boss" });
+    const { session: bob } = await signIn({ sub: "bob" });
+    const policies = [{ pattern: "demo.deleteItem", action: "approve", by: "other" }, { pattern: "demo.createItem", action: "approve", by: "admin" }];
+    const headers = { cookie: boss, origin: new URL(gateway.url).origin, "content-type": "application/json" };
+    const put = await gateway.fetch("/api/policies", { method: "PUT", headers, body: JSON.stringify({ policies }) });
+    assert.equal(put.status, 200, await put.text());
+    const carl = await openSession(gateway, { token: issuer.token({ sub: "carl" }) });
+    const pauseOn = async (code) => (await carl.tool("execute", { code })).structuredContent;
+    const anybodys = await pauseOn("return await tools.demo.deleteItem({ id: 'item-2' })");
+    const admins = await pauseOn("return await tools.demo.createItem({ name: 'x', quantity: 1 })");
+    const inbox = async (cookie, query = "") => (await get(`/approvals${query}`, cookie)).text();
+    await waitFor(async () => (await inbox(boss)).includes(admins.executionId));
+    const bobs = await inbox(bob);
+    assert.ok(bobs.includes(anybodys.executionId), bobs);
+    assert.ok(!bobs.includes(admins.executionId), bobs);
+    assert.ok(!(await inbox(bob, "?mine=1")).includes(anybodys.executionId));
+    const { pathname, search } = new URL(anybodys.approvalUrl);
+    assert.equal((await get(pathname + search, bob)).status, 200);
   });
 });
