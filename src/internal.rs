@@ -308,6 +308,17 @@ pub struct DecisionRequest {
     pub grants: Vec<SentGrant>,
 }
 
+impl DecisionRequest {
+    /// What is decided on a call; `None` where nothing is.
+    #[must_use]
+    pub fn verdict_on(&self, call: u32) -> Option<Verdict> {
+        match &self.all {
+            Some(all) => Some(all.verdict),
+            None => self.items.iter().find(|item| item.call == call).map(|item| item.verdict),
+        }
+    }
+}
+
 /// A grant that is to go with a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentGrant {

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { approve, decide, decline, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
+import { adminApi, approve, decide, decline, devToken, openSession, shownPause, startGateway, waitFor } from "./harness/index.mjs";
 
 let gateway;
 const folder = mkdtempSync(join(tmpdir(), "countersign-audit-"));
@@ -24,15 +24,7 @@ let organizations = 0;
 async function scene({ own = gateway, ...options } = {}) {
   const organization = `audit${(organizations += 1)}`;
   const admin = devToken({ organization, account: "root", roles: ["admin"] });
-  const api = async (method, path, body) => {
-    const response = await own.fetch(`/api/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${admin}`, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    return { status: response.status, text, body: text.startsWith("{") ? JSON.parse(text.split("\n")[0]) : undefined };
-  };
+  const api = adminApi(own, admin);
   const session = await openSession(own, { token: devToken({ organization }), ...options });
   return {
     own,

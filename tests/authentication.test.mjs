@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { createPublicKey, randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 
-import { makeKey, openSession, signHmac, signJwt, startGateway, startIssuer, waitFor } from "./harness/index.mjs";
+import { cookiePair, goToIssuer, makeKey, openSession, signHmac, signJwt, startGateway, startIssuer, waitFor } from "./harness/index.mjs";
 import { startBackend } from "./harness/backend.mjs";
 
 const INITIALIZE = {
@@ -633,23 +633,19 @@ describe("people in browsers", () => {
   after(() => Promise.all([gateway.stop(), issuer.stop()]));
   const origin = () => new URL(gateway.url).origin;
   const get = (path, cookie) => gateway.fetch(path, { redirect: "manual", headers: cookie ? { cookie } : {} });
-  const pairOf = (response, name) => response.headers.getSetCookie().find((text) => text.startsWith(`${name}=`))?.split(";")[0];
 
   /** Goes to the issuer and back; gives the callback's path and the cookie of the sign-in. */
   async function toIssuer(returnTo = "/") {
-    const started = await get(`/sign-in?return_to=${encodeURIComponent(returnTo)}`);
-    assert.equal(started.status, 303);
-    const location = started.headers.get("location");
-    const back = await fetch(location, { redirect: "manual" });
-    const url = new URL(back.headers.get("location"));
-    assert.equal(url.origin, origin());
-    return { started, location, cookie: pairOf(started, "__Host-countersign-sign-in"), url, path: url.pathname + url.search };
+    const visit = await goToIssuer(gateway, { returnTo });
+    assert.equal(visit.started.status, 303);
+    assert.equal(visit.url.origin, origin());
+    return visit;
   }
   async function signIn(person = { sub: "ann" }, returnTo) {
     issuer.person = person;
     const { path, cookie } = await toIssuer(returnTo);
     const done = await get(path, cookie);
-    return { done, session: pairOf(done, "__Host-countersign") };
+    return { done, session: cookiePair(done, "__Host-countersign") };
   }
 
   test("a page sends a person to the issuer with PKCE, state and nonce, and back to the page", async () => {
@@ -700,7 +696,7 @@ describe("people in browsers", () => {
     const refused = async (path, cookie, what) => {
       const response = await get(path, cookie);
       assert.equal(response.status, 400, what);
-      assert.equal(pairOf(response, "__Host-countersign"), undefined, what);
+      assert.equal(cookiePair(response, "__Host-countersign"), undefined, what);
     };
     const { path, cookie } = await toIssuer();
     await refused(path, undefined, "no sign-in in this browser");

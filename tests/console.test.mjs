@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 
-import { approve, decline, devToken, openSession, startGateway, startIssuer, waitFor } from "./harness/index.mjs";
+import { approve, cookiePair, decline, devToken, goToIssuer, openSession, startGateway, startIssuer, waitFor } from "./harness/index.mjs";
 
 const SECRET_KEY = "k3Jw0Zl8m1QxT5v9YbN2sRcU7eHgPa4D";
 const PLACES = ["/", "/approvals", "/history", "/sources", "/sources/demo", "/tools", "/tools/demo.deleteItem", "/toolkits", "/keys"];
@@ -367,15 +367,12 @@ describe("people of an identity provider", () => {
   });
   after(() => Promise.all([gateway.stop(), issuer.stop()]));
   const get = (path, cookie) => gateway.fetch(path, { redirect: "manual", headers: cookie ? { cookie } : {} });
-  const pairOf = (response, name) => response.headers.getSetCookie().find((text) => text.startsWith(`${name}=`))?.split(";")[0];
 
   async function signIn(person, { returnTo = "/", cookie: before = "" } = {}) {
     issuer.person = person;
-    const started = await get(`/sign-in?return_to=${encodeURIComponent(returnTo)}`, before || undefined);
-    const back = await fetch(started.headers.get("location"), { redirect: "manual" });
-    const url = new URL(back.headers.get("location"));
-    const done = await get(url.pathname + url.search, [pairOf(started, "__Host-countersign-sign-in"), before].filter(Boolean).join("; "));
-    return { done, session: pairOf(done, "__Host-countersign") };
+    const { path, cookie } = await goToIssuer(gateway, { returnTo, cookie: before });
+    const done = await get(path, [cookie, before].filter(Boolean).join("; "));
+    return { done, session: cookiePair(done, "__Host-countersign") };
   }
 
   test("whoever is not signed in is sent to sign in, and comes back to the same page", async () => {

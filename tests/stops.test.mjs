@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { approve, devToken, openSession, shownPause, startGateway, startUpstream, waitFor } from "./harness/index.mjs";
+import { adminApi, approve, devToken, openSession, shownPause, startGateway, startUpstream, waitFor } from "./harness/index.mjs";
 import { startBackend } from "./harness/backend.mjs";
 
 let gateway;
@@ -21,14 +21,7 @@ let organizations = 0;
 async function scene() {
   const organization = `stops${(organizations += 1)}`;
   const admin = devToken({ organization, account: "root", roles: ["admin"] });
-  const api = async (method, path, body, token = admin) => {
-    const response = await gateway.fetch(`/api/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    return { status: response.status, body: await response.json() };
-  };
+  const api = adminApi(gateway, admin);
   const open = (account = "ada", query = {}) => openSession(gateway, { token: devToken({ organization, account }), query });
   const session = await open();
   const tool = async (name, args) => (await session.tool(name, args)).structuredContent;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { after, before, test } from "node:test";
 
-import { approve, devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
+import { adminApi, approve, devToken, openSession, startGateway, waitFor } from "./harness/index.mjs";
 import { startBackend } from "./harness/backend.mjs";
 
 const VARS = { RESUME_WAIT_MS: "4000", ALLOW_LOCAL_NETWORK: "true", WEBHOOK_RETRY_MS: "2", COUNTERSIGN_SECRET_KEY: "0a1b2c3d4e5f6g7h8i9jKLMNOPQRSTUVWXYZ-+=/" };
@@ -36,15 +36,7 @@ let organizations = 0;
 async function scene(own = gateway) {
   const organization = `hooks${(organizations += 1)}`;
   const admin = devToken({ organization, account: "root", roles: ["admin"] });
-  const api = async (method, path, body, token = admin) => {
-    const response = await own.fetch(`/api/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    return { status: response.status, text, body: JSON.parse(text) };
-  };
+  const api = adminApi(own, admin);
   const session = await openSession(own, { token: devToken({ organization }) });
   return {
     organization,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub use approvers::{Approvers, Standing};
 pub use digest::{call_digest, pause_digest};
 
-/// What the reason of a call begins with that was asked about while sending was stopped.
-pub const HELD: &str = "sending was stopped when this was asked";
+/// The reason of a decision that nobody made in time.
+pub const TIMEOUT: &str = "approval_timeout";
 
 /// What a person may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,26 @@ pub struct Decision {
     pub gives: Option<String>,
 }
 
-/// What a person is shown of one call. The digest covers everything here but who may decide.
+impl Decision {
+    /// Nobody decided before the window ended at `at`.
+    #[must_use]
+    pub fn expired(digest: String, at: u64) -> Self {
+        Self {
+            verdict: Verdict::Decline,
+            reason: Some(TIMEOUT.to_owned()),
+            digest,
+            by: None,
+            route: Route::Expiry,
+            at,
+            standing: Standing::default(),
+            edited: false,
+            grant: None,
+            gives: None,
+        }
+    }
+}
+
+/// What a person is shown of one call. The digest covers everything here but what says that it does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownCall {
@@ -126,4 +145,7 @@ pub struct ShownCall {
     /// Whether the tool may change something, whatever the rules say of it. The digest does not cover it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changes: bool,
+    /// Whether sending was stopped when this was asked. The digest does not cover it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }

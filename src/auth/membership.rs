@@ -100,7 +100,7 @@ pub enum DirectoryAnswer {
 #[must_use]
 pub fn read_directory_answer(status: u16, body: &[u8]) -> DirectoryAnswer {
     let body: Value = match status {
-        200 | 404 => crate::json::from_slice(body).unwrap_or(Value::Null),
+        200 | 404 => crate::json::value_from_slice(body).unwrap_or(Value::Null),
         _ => Value::Null,
     };
     let admin = match body.get("admin") {

@@ -43,7 +43,7 @@ pub fn metadata_urls(issuer: &str) -> Vec<String> {
 
 /// Reads an issuer's metadata; says what is wrong with it.
 pub fn read_metadata(document: &[u8], issuer: &str) -> Result<Metadata, String> {
-    let document: Value = crate::json::from_slice(document).map_err(|_| "it is not JSON".to_owned())?;
+    let document: Value = crate::json::value_from_slice(document).map_err(|_| "it is not JSON".to_owned())?;
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     // Whoever could answer in the issuer's place could name keys of its own (RFC 8414, section 3.3).
     if text("issuer") != Some(issuer) {
@@ -178,7 +178,7 @@ pub fn token_request(
 /// The ID token in an answer of the token endpoint.
 #[must_use]
 pub fn read_token_answer(status: u16, body: &[u8]) -> Option<String> {
-    let body: Value = crate::json::from_slice(body).ok().filter(|_| status == 200)?;
+    let body: Value = crate::json::value_from_slice(body).ok().filter(|_| status == 200)?;
     body.get("id_token").and_then(Value::as_str).map(ToOwned::to_owned)
 }
 

@@ -81,7 +81,7 @@ pub fn refuses_authentication(status: u16) -> bool {
 
 /// Reads an answer (RFC 6749, section 5).
 pub fn read_token(status: u16, body: &[u8]) -> Result<AccessToken, TokenError> {
-    let answer: Option<Value> = crate::json::from_slice(body).ok();
+    let answer: Option<Value> = crate::json::value_from_slice(body).ok();
     let text = |name: &str| answer.as_ref().and_then(|answer| answer.get(name)?.as_str());
     if !(200..300).contains(&status) {
         let said: Vec<&str> = [text("error"), text("error_description")].into_iter().flatten().collect();

@@ -627,6 +627,7 @@ impl World {
                         binding,
                         approvers,
                         changes: false,
+                        held: false,
                     },
                     granted,
                 }

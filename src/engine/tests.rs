@@ -184,6 +184,7 @@ fn shown(digest: &str) -> ShownCall {
         binding: "{}".to_owned(),
         approvers: Approvers::Owner,
         changes: false,
+        held: false,
     }
 }
 

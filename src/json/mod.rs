@@ -30,8 +30,17 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 ///
 /// As [`from_str`], and where they are no UTF-8.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    from_value(value_from_slice(bytes)?)
+}
+
+/// The value itself, which nothing has to be made of.
+///
+/// # Errors
+///
+/// Where the bytes are no UTF-8, or no JSON.
+pub fn value_from_slice(bytes: &[u8]) -> serde_json::Result<Value> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => from_str(text),
+        Ok(text) => serde_json::from_str(text),
         Err(error) => Err(serde_json::Error::custom(error)),
     }
 }

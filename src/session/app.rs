@@ -51,10 +51,16 @@ pub fn entry() -> Value {
     })
 }
 
+/// Whether it is the app that is asked for.
+#[must_use]
+pub fn is_own(uri: Option<&str>) -> bool {
+    uri == Some(URI)
+}
+
 /// The answer to `resources/read`; `None` for any other URI.
 #[must_use]
 pub fn read(uri: Option<&str>) -> Option<Value> {
-    (uri == Some(URI)).then(|| {
+    is_own(uri).then(|| {
         json!({
             "contents": [{
                 "uri": URI,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::id::ExecutionId;
 use super::tools::approval_url;
-use crate::approval::{Decision, HELD, Route, Verdict};
+use crate::approval::{Decision, Route, Verdict};
 use crate::engine::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, PauseRow, QuestionRow, Write};
 use crate::protocol::time::iso_time;
 
@@ -348,7 +348,7 @@ fn names_of_call(call: &CallRow) -> Vec<(String, News<'_>)> {
             names.push((format!("q{seq}-{number}"), News::Decided(decision, Some(question))));
         }
     }
-    let held = call.shown.as_ref().is_some_and(|shown| shown.reason.starts_with(HELD));
+    let held = call.shown.as_ref().is_some_and(|shown| shown.held);
     if held && call.status == CallStatus::Waiting {
         names.push((format!("h{seq}-{}", call.deadline.unwrap_or(0)), News::Held));
     }

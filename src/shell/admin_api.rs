@@ -10,7 +10,7 @@ use super::audit_export::audit_lines;
 use super::authentication::{self, has_browser_cookie, person, program};
 use super::clock::sleep;
 use super::entry::{Edge, api_error};
-use super::http::{BodyError, DRAINED_BYTES, drain_body, header, json_response, read_body};
+use super::http::{BodyError, DRAINED_BYTES, drain_body, header, json_response, query_fields, read_body};
 use super::import::Importing;
 use super::import_room::place_for;
 use super::organization as organization_object;
@@ -62,7 +62,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
             return Ok(response);
         }
     };
-    let format = edge.url.query_pairs().find(|(name, _)| path == "audit" && name == "format").map(|(_, format)| format);
+    let format = edge.url.parameter("format").filter(|_| path == "audit");
     match format.as_deref() {
         None | Some("json") => {}
         Some("jsonl") if method == "GET" => {
@@ -99,7 +99,7 @@ pub(super) async fn administer(mut request: Request, edge: &Edge<'_>, path: &str
         Ok(body) => body,
         Err(fault) => return refuse(&fault),
     };
-    let query = edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    let query = query_fields(&edge.url);
     let call = AdminCall { method, path: path.to_owned(), query, body };
     if let Err(fault) = check_key_maker(edge, &principal, &call) {
         return refuse(&fault);

@@ -171,7 +171,7 @@ pub(super) async fn load(
     if told.status != 200 {
         return Ok(Err(told.error()));
     }
-    Ok(Ok(crate::json::from_str::<Standing>(&told.text)?.view.ok_or_else(|| worker::Error::from("no view"))?))
+    Ok(Ok(crate::json::from_str::<Position>(&told.text)?.view.ok_or_else(|| worker::Error::from("no view"))?))
 }
 
 /// Hands a decision to the session object.
@@ -186,7 +186,7 @@ pub(super) async fn send_decision(
         return Ok(Sent::Failed(unknown()));
     };
     let told = tell(&stub, edge, principal, Operation::Decide { pause }, &serde_json::to_string(asked)?).await?;
-    let Standing { view, problem } = crate::json::from_str(&told.text)?;
+    let Position { view, problem } = crate::json::from_str(&told.text)?;
     Ok(match (view.map(Box::new), problem) {
         (None, _) => Sent::Failed(told.error()),
         (Some(view), None) => Sent::Decided(view),
@@ -222,7 +222,7 @@ pub(super) async fn send_stop(
     };
     let operation = Operation::Stop { execution: execution.to_owned() };
     let told = tell(&stub, edge, principal, operation, &serde_json::to_string(&StopRequest { reason })?).await?;
-    Ok(match crate::json::from_str::<Standing>(&told.text)?.problem {
+    Ok(match crate::json::from_str::<Position>(&told.text)?.problem {
         None if told.status == 200 => Stopped::Done,
         None => Stopped::Failed(told.error()),
         Some(problem) => Stopped::Refused { status: told.status, problem },
@@ -259,7 +259,7 @@ struct Told {
 
 /// How a pause or a program stands, in such an answer; both are missing where it is an error.
 #[derive(Deserialize)]
-struct Standing {
+struct Position {
     #[serde(default)]
     view: Option<ApprovalView>,
     /// What keeps the decision from being taken.
@@ -361,7 +361,7 @@ pub(super) fn from_own_page(request: &Request, edge: &Edge<'_>) -> bool {
 }
 
 fn parse_decision(body: &[u8]) -> Result<DecisionRequest, String> {
-    let Ok(Value::Object(object)) = crate::json::from_slice::<Value>(body) else {
+    let Ok(Value::Object(object)) = crate::json::value_from_slice(body) else {
         return Err(
             "The body has to be a JSON object: {action, digest} or {decisions: [{call, digest, action}]}.".to_owned()
         );

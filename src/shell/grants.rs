@@ -5,7 +5,7 @@ use worker::{Method, Request, Response};
 use super::approval_api::{from_own_page, is_programs, refuse};
 use super::authentication::{person, program};
 use super::entry::{Edge, api_error};
-use super::http::json_response;
+use super::http::{json_response, query_fields};
 use super::organization;
 use super::pages::{THIS_FORM, Visit, error_page, field, message, name_of, not_signed_in, page, redirect, visit};
 use super::platform::{log_failure, platform_failure};
@@ -74,8 +74,7 @@ async fn ask(
     if revoke.is_some_and(|id| !is_grant_id(id)) {
         return Ok(Ok(AdminAnswer::fault(&Fault::missing("grant with that id"))));
     }
-    let query: Vec<(String, String)> =
-        edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    let query = query_fields(&edge.url);
     let page = match revoke {
         None => match parse_page("grants", &query) {
             Ok(page) => page,

@@ -282,6 +282,11 @@ pub(crate) fn form_fields(body: &[u8]) -> Vec<(String, String)> {
     url::form_urlencoded::parse(body).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
+/// The parameters of a URL, in its order.
+pub(crate) fn query_fields(url: &url::Url) -> Vec<(String, String)> {
+    form_fields(url.query().unwrap_or_default().as_bytes())
+}
+
 /// An error of the gateway's own on `/mcp`.
 pub(crate) fn error_response(error: &WireError, id: Option<&RequestId>) -> worker::Result<Response> {
     let response = mcp_answer(error.status, "application/json", error.body(id))?;

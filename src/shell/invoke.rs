@@ -11,10 +11,11 @@ use self::http::PreparedHttp;
 use super::admin_api::{Asks, perform};
 use super::authentication::still_stands;
 use super::clock::now;
+use super::http::query_fields;
 use super::organization;
 use super::telemetry::log;
 use super::upstream::{McpCall, Reach};
-use crate::approval::{Approvers, HELD, ShownCall, call_digest};
+use crate::approval::{Approvers, ShownCall, call_digest};
 use crate::auth::settings::AuthSettings;
 use crate::auth::{Principal, Purpose};
 use crate::catalog::graphql;
@@ -234,7 +235,7 @@ pub(crate) fn resolve_found(
         return Err(Box::new(CallError::new("tool_blocked", message)));
     }
     let stop = stop_of(&lookup.stops, &source.slug, &caller.account);
-    let held = stop.map(|stop| format!("{HELD} ({}); ", stop.message())).unwrap_or_default();
+    let why_held = stop.map(|stop| format!("sending was stopped when this was asked ({}); ", stop.message()));
     let arguments = canonical_json(&arguments);
     let credential = source.credential.as_ref();
     let mut binding = json!({ "source": source.slug, "tool": tool.binding.identity(base_url.as_deref()) });
@@ -251,10 +252,11 @@ pub(crate) fn resolve_found(
         method,
         url,
         credential: credential.map(|credential| format!("{} of the source {}", credential.kind, source.slug)),
-        reason: format!("{held}{}", judgement.reason),
+        reason: format!("{}{}", why_held.unwrap_or_default(), judgement.reason),
         binding,
         approvers: judgement.by,
         changes: judge_nature(tool, source.vouched()).action != Action::Allow,
+        held: stop.is_some(),
     };
     let ask = judgement.action == Action::Approve;
     let resolution = match stop {
@@ -281,7 +283,7 @@ fn own_call(call: &CallToResolve, request: &HttpRequest) -> Result<Prepared, Box
     let own = AdminCall {
         method: request.method.clone(),
         path: url.path().trim_start_matches("/api/").to_owned(),
-        query: url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
+        query: query_fields(&url),
         body: String::from_utf8(body).map_err(|_| unreadable())?,
     };
     Ok(Prepared::Own { call: own, execution: call.execution.clone() })
@@ -334,6 +336,7 @@ fn resolve_question(call: &CallToResolve, arguments: Value) -> (Resolution, Prep
         binding: String::new(),
         approvers: Approvers::Owner,
         changes: false,
+        held: false,
     };
     let question = CatalogQuestion { address: call.address.clone(), arguments };
     (Resolution::Ready { ask: false, idempotent: true, shown, granted: None }, Prepared::Catalog(question))

@@ -74,6 +74,24 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    fn new(id: String, engine: Execution, program: ProgramRow, caller: Caller) -> Self {
+        Self {
+            id,
+            engine: RefCell::new(engine),
+            caller: Caller { trace: program.trace.clone(), ..caller },
+            program,
+            sandbox: RefCell::new(None),
+            prepared: RefCell::default(),
+            dozes_until: Cell::new(None),
+            told_logs: Cell::new(0),
+            links: RefCell::default(),
+            questions: Questions::default(),
+            ended: Notify::default(),
+            lost: Cell::new(false),
+            told: RefCell::default(),
+        }
+    }
+
     /// While what is given exists, calls of this execution can talk to that client.
     pub(crate) fn listen(self: &Rc<Self>, link: Rc<dyn Link>) -> Listening {
         self.links.borrow_mut().push(Rc::clone(&link));
@@ -224,22 +242,7 @@ impl Runner {
         let (engine, effects) = Execution::start(&moment, id.clone(), seed, PRELUDE_VERSION, self.settings.limits);
         self.store.forget_oldest(ENDED_EXECUTIONS)?;
         self.store.put_program(&id, &program)?;
-        let caller = Caller { trace: program.trace.clone(), ..caller };
-        let live = Rc::new(Live {
-            id: id.clone(),
-            engine: RefCell::new(engine),
-            program,
-            caller,
-            sandbox: RefCell::new(None),
-            prepared: RefCell::default(),
-            dozes_until: Cell::new(None),
-            told_logs: Cell::new(0),
-            links: RefCell::default(),
-            questions: Questions::default(),
-            ended: Notify::default(),
-            lost: Cell::new(false),
-            told: RefCell::default(),
-        });
+        let live = Rc::new(Live::new(id.clone(), engine, program, caller));
         self.live.borrow_mut().insert(id, Rc::clone(&live));
         self.carry_out(&live, effects);
         self.rearm();
@@ -273,25 +276,13 @@ impl Runner {
         let told_logs = output.logs.len();
         let told = Journal { row: &row, calls: &calls, pauses: &pauses }.told();
         let engine = Execution::restore(row, calls, pauses, output, self.settings.limits);
-        let caller = Caller { trace: program.trace.clone(), ..caller.clone() };
         // An earlier life of the object may have ended before it said so.
         let given = engine.calls().iter().filter_map(|call| call.decision.as_ref()?.gives.clone());
         self.giving.borrow_mut().extend(given);
-        Ok(Rc::new(Live {
-            id: id.to_owned(),
-            engine: RefCell::new(engine),
-            program,
-            caller,
-            sandbox: RefCell::new(None),
-            prepared: RefCell::default(),
-            dozes_until: Cell::new(None),
-            told_logs: Cell::new(told_logs),
-            links: RefCell::default(),
-            questions: Questions::default(),
-            ended: Notify::default(),
-            lost: Cell::new(false),
-            told: RefCell::new(told),
-        }))
+        let live = Live::new(id.to_owned(), engine, program, caller.clone());
+        live.told_logs.set(told_logs);
+        *live.told.borrow_mut() = told;
+        Ok(Rc::new(live))
     }
 
     /// An execution, from memory or, when it is over, from storage.

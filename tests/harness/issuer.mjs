@@ -106,3 +106,18 @@ export async function startIssuer({ alg = "RS256", client = { id: "console", sec
     },
   });
 }
+
+/** The pair `name=value` of a cookie that an answer sets; undefined where it sets none of that name. */
+export const cookiePair = (response, name) => response.headers.getSetCookie().find((text) => text.startsWith(`${name}=`))?.split(";")[0];
+
+/**
+ * Goes from the gateway's sign-in to the issuer and back, as a browser with these cookies: `{started, location, url, path, cookie}`, the
+ * last three being the way back, its path with the query, and the cookie of the sign-in.
+ */
+export async function goToIssuer(gateway, { returnTo = "/", cookie } = {}) {
+  const started = await gateway.fetch(`/sign-in?return_to=${encodeURIComponent(returnTo)}`, { redirect: "manual", headers: cookie ? { cookie } : {} });
+  const location = started.headers.get("location");
+  const back = await fetch(location, { redirect: "manual" });
+  const url = new URL(back.headers.get("location"));
+  return { started, location, url, path: url.pathname + url.search, cookie: cookiePair(started, "__Host-countersign-sign-in") };
+}

@@ -184,3 +184,16 @@ function approvalPath({ executionId, sessionId, approvalUrl }) {
   const owner = sessionId ?? new URL(approvalUrl).searchParams.get("mcp_session_id");
   return `/api/mcp-sessions/${owner}/executions/${executionId}`;
 }
+
+/** Asks the administration API as `token`: `api(method, path, body?, token?)` gives `{status, text, body}`; of lines the first is the body. */
+export function adminApi(gateway, token) {
+  return async (method, path, body, as = token) => {
+    const response = await gateway.fetch(`/api/${path}`, {
+      method,
+      headers: { authorization: `Bearer ${as}`, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    return { status: response.status, text, body: text.startsWith("{") ? JSON.parse(text.split("\n")[0]) : undefined };
+  };
+}

@@ -102,7 +102,7 @@ impl JwkSet {
     /// Reads a document. Keys that cannot verify anything here are left out; `None` where it is no key set, or none is left.
     #[must_use]
     pub fn parse(document: &[u8]) -> Option<Self> {
-        let document: Value = crate::json::from_slice(document).ok()?;
+        let document: Value = crate::json::value_from_slice(document).ok()?;
         let keys: Vec<Jwk> = document.get("keys")?.as_array()?.iter().take(KEYS).filter_map(Jwk::parse).collect();
         (!keys.is_empty()).then_some(Self { keys })
     }

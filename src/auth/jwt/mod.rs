@@ -147,7 +147,7 @@ pub fn parse_jwt(token: &str) -> Result<Jwt<'_>, JwtError> {
 
 fn object(part: &str) -> Result<Map<String, Value>, JwtError> {
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Malformed)?;
-    match crate::json::from_slice(&bytes) {
+    match crate::json::value_from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) | Err(_) => Err(JwtError::Malformed),
     }

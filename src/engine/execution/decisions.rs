@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Execution;
-use crate::approval::{Approvers, Decision, Route, Standing, Verdict, call_digest};
+use crate::approval::{Approvers, Decision, Standing, TIMEOUT, Verdict, call_digest};
 use crate::engine::call_result::{CallError, error_result};
 use crate::engine::interface::{Decider, DecisionError, DecisionItem, Edited};
 use crate::engine::row::{CallRow, CallStatus, ExecutionStatus, Millis, PauseRow, ProgramError};
@@ -196,20 +196,10 @@ impl Execution {
             .collect();
         for seq in over {
             self.change_call(seq, |call| {
-                call.decision = Some(Decision {
-                    verdict: Verdict::Decline,
-                    reason: Some("approval_timeout".to_owned()),
-                    digest: call.shown.as_ref().map(|s| s.digest.clone()).unwrap_or_default(),
-                    by: None,
-                    route: Route::Expiry,
-                    at: now,
-                    standing: Standing::default(),
-                    edited: false,
-                    grant: None,
-                    gives: None,
-                });
+                let digest = call.shown.as_ref().map(|shown| shown.digest.clone()).unwrap_or_default();
+                call.decision = Some(Decision::expired(digest, now));
             });
-            let error = declined_error(Some("approval_timeout".to_owned()));
+            let error = declined_error(Some(TIMEOUT.to_owned()));
             self.settle(now, seq, error_result(&error));
             self.set_running(now);
         }
@@ -237,7 +227,7 @@ impl Decider {
 
 fn declined_error(reason: Option<String>) -> CallError {
     let message = match reason.as_deref() {
-        Some("approval_timeout") => "Nobody decided in time, so the call was not sent.",
+        Some(TIMEOUT) => "Nobody decided in time, so the call was not sent.",
         _ => "A person declined this call; it was not sent.",
     };
     CallError { reason, ..CallError::new("declined", message) }

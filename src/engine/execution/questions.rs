@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::{Execution, Moment};
-use crate::approval::{Decision, Route, Standing, Verdict, call_digest};
+use crate::approval::{Decision, Verdict, call_digest};
 use crate::engine::interface::{Decider, DecisionItem, Effect};
 use crate::engine::row::{CallRow, CallStatus, Millis, QuestionRow};
 
@@ -115,19 +115,7 @@ impl Execution {
             .map(|(seq, question)| (seq, question.digest.clone()))
             .collect();
         for (seq, digest) in over {
-            let reason = Some("approval_timeout".to_owned());
-            let decision = Decision {
-                verdict: Verdict::Decline,
-                reason,
-                digest,
-                by: None,
-                route: Route::Expiry,
-                at: now,
-                standing: Standing::default(),
-                edited: false,
-                grant: None,
-                gives: None,
-            };
+            let decision = Decision::expired(digest, now);
             // Nobody refused to answer: nobody was there.
             self.answer(seq, decision, Verdict::Cancel, None);
             self.set_running(now);

@@ -25,6 +25,7 @@ fn call(seq: u32) -> CallRow {
         binding: "{}".to_owned(),
         approvers: Approvers::Owner,
         changes: true,
+        held: false,
     };
     CallRow {
         seq,

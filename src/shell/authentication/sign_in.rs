@@ -22,7 +22,7 @@ use crate::protocol::errors::WireError;
 use crate::shell::approval_api::from_own_page;
 use crate::shell::clock::now;
 use crate::shell::entry::{Edge, api_error};
-use crate::shell::http::header;
+use crate::shell::http::{header, query_fields};
 use crate::shell::pages::{dev_sign_in, error_page, message, page, redirect};
 use crate::shell::random::random_bytes;
 use crate::shell::telemetry::{log, log_error};
@@ -182,8 +182,7 @@ async fn finish(
     let auth = &edge.settings.auth;
     let cookies = header(request.headers(), "cookie").unwrap_or_default();
     let asked = cookie(&cookies, SIGN_IN_COOKIE).and_then(|text| auth.cookies.open::<SignIn>(SIGN_IN_COOKIE, text));
-    let query: Vec<(String, String)> =
-        edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    let query = query_fields(&edge.url);
     let code = match read_answer(&query, asked.as_ref(), &oidc.issuer, now()) {
         Ok(code) => code,
         Err(error) => return Ok(Err(failed(format!("{error} Start again.")))),

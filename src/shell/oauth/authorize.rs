@@ -4,6 +4,7 @@ use worker::{Request, Response};
 
 use super::super::authentication::json_request;
 use super::super::clock::now;
+use super::super::http::query_fields;
 use super::super::outbound::{self, Limits, Outgoing};
 use super::super::pages::{Fields, Visit, field, from_page, message, name_of, redirect, visit};
 use super::super::random::random_hex;
@@ -42,8 +43,7 @@ pub(in crate::shell) async fn authorize(
 
 async fn ask(oauth: &OAuth<'_>, person: &Principal) -> worker::Result<Response> {
     let edge = oauth.edge;
-    let query: Vec<(String, String)> =
-        edge.url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    let query = query_fields(&edge.url);
     let client = match client_of(oauth, &query).await {
         Ok(client) => client,
         Err(problem) => return message(400, "This request cannot be answered", &problem),

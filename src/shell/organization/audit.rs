@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use worker::SqlStorageValue;
 
 use super::object::OrganizationDurableObject;
-use super::rows::{Row, cast, integer, text};
+use super::rows::{Row, cast, integer, page_of, text};
 use crate::internal::{AdminAnswer, AuditPart, Via};
 use crate::json::sha256_hex;
-use crate::organization::cursor::{Page, encode};
+use crate::organization::cursor::Page;
 use crate::organization::fault::Fault;
 use crate::protocol::time::iso_time;
 use crate::shell::clock::now;
@@ -91,11 +91,9 @@ impl OrganizationDurableObject {
             "SELECT id, json, hash FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?",
             vec![cast(before), cast(page.limit + 1)],
         )?;
-        let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let items = rows.iter().take(most).map(|row| Ok(serde_json::from_str(&exported(row))?));
-        let items = items.collect::<worker::Result<Vec<Value>>>()?;
-        let last = rows.get(most.wrapping_sub(1)).filter(|_| rows.len() > most).and_then(|row| integer(row, 0));
-        Ok(AdminAnswer::page(&items, last.map(|last| encode("audit", &last.to_string()))))
+        page_of(&rows, page, "audit", |row| {
+            Ok((serde_json::from_str(&exported(row))?, integer(row, 0).unwrap_or(0).to_string()))
+        })
     }
 
     /// The part after an entry; the first one begins with the checkpoint, the last one ends with the head.

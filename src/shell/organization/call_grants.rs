@@ -5,9 +5,8 @@ use serde_json::json;
 
 use super::audit::By;
 use super::object::OrganizationDurableObject;
-use super::rows::{cast, integer, text};
+use super::rows::{cast, integer, page_of, place_after, place_of, text};
 use crate::internal::{AdminAnswer, FoundGrant, GrantsQuestion, Via};
-use crate::organization::cursor::encode;
 use crate::organization::fault::Fault;
 use crate::organization::grant::{CallGrant, GRANTS_LIMIT, UNCONFIRMED_MS, WantedCall, can_be_granted};
 use crate::shell::clock::now;
@@ -134,12 +133,9 @@ impl OrganizationDurableObject {
             })?;
             return Ok(AdminAnswer::done());
         }
-        let before = question.page.after.as_deref().map_or(Some((u64::MAX >> 12, "")), |after| {
-            let (given_at, id) = after.split_once(' ')?;
-            Some((given_at.parse::<u64>().ok()?, id))
-        });
-        let Some((given_at, id)) = before else {
-            return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
+        let (given_at, id) = match place_after(&question.page, (u64::MAX >> 12, "")) {
+            Ok(place) => place,
+            Err(fault) => return Ok(AdminAnswer::fault(&fault)),
         };
         let rows = self.rows(
             "SELECT json, given_at, id FROM call_grant WHERE confirmed = 1 AND expires_at > ? AND (? = 1 OR account = ? OR given_by = ?) AND (given_at, id) < (?, ?) ORDER BY given_at DESC, id DESC LIMIT ?",
@@ -153,13 +149,9 @@ impl OrganizationDurableObject {
                 cast(question.page.limit + 1),
             ],
         )?;
-        let most = usize::try_from(question.page.limit).unwrap_or(usize::MAX);
-        let mut items = Vec::new();
-        let mut last = String::new();
-        for row in rows.iter().take(most) {
-            items.push(crate::json::from_str::<CallGrant>(text(row, 0).unwrap_or_default())?.shown());
-            last = format!("{} {}", integer(row, 1).unwrap_or(0), text(row, 2).unwrap_or_default());
-        }
-        Ok(AdminAnswer::page(&items, (rows.len() > most).then(|| encode("grants", &last))))
+        page_of(&rows, &question.page, "grants", |row| {
+            let grant: CallGrant = crate::json::from_str(text(row, 0).unwrap_or_default())?;
+            Ok((grant.shown(), place_of(integer(row, 1), text(row, 2).unwrap_or_default())))
+        })
     }
 }

@@ -6,7 +6,7 @@ use worker::{Request, Response, ResponseBuilder};
 use super::object::OrganizationDurableObject;
 use super::rows::{integer, text};
 use crate::demo;
-use crate::shell::http::{header, json_response, read_body};
+use crate::shell::http::{header, json_response, query_fields, read_body};
 
 /// Bytes of a request to the demo API.
 const DEMO_BODY_LIMIT: usize = 64 << 10;
@@ -22,8 +22,7 @@ impl OrganizationDurableObject {
         }
         let method = request.method().to_string();
         let key = header(request.headers(), "idempotency-key").filter(|_| method != "GET");
-        let query: Vec<(String, String)> =
-            request.url()?.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let query = query_fields(&request.url()?);
         let Ok(body) = read_body(&mut request, DEMO_BODY_LIMIT).await else {
             return json_response(413, &json!({ "message": "The body is too large" }));
         };

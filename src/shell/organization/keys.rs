@@ -5,11 +5,11 @@ use worker::SqlStorageValue;
 
 use super::audit::By;
 use super::object::OrganizationDurableObject;
-use super::rows::{Row, cast, integer, text};
+use super::rows::{Row, cast, integer, page_of, text};
 use crate::auth::api_key::{ID_BYTES, KeyRecord, LAST_USE_EVERY_MS, SECRET_BYTES, new_key};
 use crate::auth::same_bytes;
 use crate::internal::{AdminAnswer, KeyQuestion};
-use crate::organization::cursor::{Page, encode};
+use crate::organization::cursor::Page;
 use crate::organization::fault::Fault;
 use crate::organization::keys::{KEYS_LIMIT, NewKey};
 use crate::protocol::time::iso_time;
@@ -81,10 +81,7 @@ impl OrganizationDurableObject {
         let after = page.after.as_deref().unwrap_or_default();
         let query = "SELECT id, json, last_used FROM api_key WHERE id > ? ORDER BY id LIMIT ?";
         let rows = self.rows(query, vec![after.into(), cast(page.limit + 1)])?;
-        let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let items = rows.iter().take(most).map(shown_row).collect::<worker::Result<Vec<_>>>()?;
-        let last = rows.get(most.wrapping_sub(1)).filter(|_| rows.len() > most);
-        Ok(AdminAnswer::page(&items, last.map(|row| encode("keys", text(row, 0).unwrap_or_default()))))
+        page_of(&rows, page, "keys", |row| Ok((shown_row(row)?, text(row, 0).unwrap_or_default().to_owned())))
     }
 
     pub(super) fn delete_key(&self, by: By<'_>, id: &str) -> worker::Result<AdminAnswer> {

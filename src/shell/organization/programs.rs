@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use super::object::OrganizationDurableObject;
-use super::rows::{cast, integer, text};
+use super::rows::{cast, integer, page_of, place_after, place_of, text};
 use crate::internal::{AdminAnswer, ProgramLine, WaitingOfSession};
-use crate::organization::cursor::{Page, encode};
+use crate::organization::cursor::Page;
 use crate::organization::fault::Fault;
 use crate::organization::route::ProgramFilter;
 use crate::protocol::time::iso_time;
@@ -41,12 +41,11 @@ impl OrganizationDurableObject {
 
     /// A page, what was started last first.
     pub(super) fn list_programs(&self, page: &Page, filter: &ProgramFilter) -> worker::Result<AdminAnswer> {
-        let before = page.after.as_deref().map_or(Some((1 << 52, 0)), |after| {
-            let (at, number) = after.split_once(' ')?;
-            Some((at.parse::<u64>().ok()?, number.parse::<u64>().ok()?))
-        });
-        let Some((at, number)) = before else {
-            return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
+        let before = place_after(page, (1 << 52, "0"))
+            .and_then(|(at, number)| Ok((at, number.parse::<u64>().map_err(|_| Fault::field("cursor", "is broken"))?)));
+        let (at, number) = match before {
+            Ok(place) => place,
+            Err(fault) => return Ok(AdminAnswer::fault(&fault)),
         };
         // `json_each` has a hidden column `json` of its own.
         let rows = self.rows(
@@ -66,15 +65,11 @@ impl OrganizationDurableObject {
                 cast(page.limit + 1),
             ],
         )?;
-        let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let mut items = Vec::new();
-        let mut last = String::new();
-        for row in rows.iter().take(most) {
+        page_of(&rows, page, "programs", |row| {
             let line: ProgramLine = crate::json::from_str(text(row, 1).unwrap_or_default())?;
-            items.push(shown(text(row, 0).unwrap_or_default(), &line));
-            last = format!("{} {}", integer(row, 2).unwrap_or(0), integer(row, 3).unwrap_or(0));
-        }
-        Ok(AdminAnswer::page(&items, (rows.len() > most).then(|| encode("programs", &last))))
+            let place = place_of(integer(row, 2), &integer(row, 3).unwrap_or(0).to_string());
+            Ok((shown(text(row, 0).unwrap_or_default(), &line), place))
+        })
     }
 }
 

@@ -4,11 +4,10 @@
 use serde_json::{Value, json};
 
 use super::object::OrganizationDurableObject;
-use super::rows::{cast, integer, text};
+use super::rows::{cast, integer, page_of, place_after, place_of, text};
 use crate::approval::Approvers;
 use crate::internal::{AdminAnswer, WaitingItem, WaitingOfSession};
-use crate::organization::cursor::{Page, encode};
-use crate::organization::fault::Fault;
+use crate::organization::cursor::Page;
 use crate::organization::route::Whose;
 use crate::protocol::time::iso_time;
 use crate::session::events::SessionEvent;
@@ -63,12 +62,9 @@ impl OrganizationDurableObject {
 
     /// A page, what has waited longest first, and how much there is in all.
     pub(super) fn list_waiting(&self, page: &Page, whose: Option<&Whose>) -> worker::Result<AdminAnswer> {
-        let after = page.after.as_deref().map_or(Some((0, "")), |after| {
-            let (since, execution) = after.split_once(' ')?;
-            Some((since.parse::<u64>().ok()?, execution))
-        });
-        let Some((since, execution)) = after else {
-            return Ok(AdminAnswer::fault(&Fault::field("cursor", "is broken")));
+        let (since, execution) = match place_after(page, (0, "")) {
+            Ok(place) => place,
+            Err(fault) => return Ok(AdminAnswer::fault(&fault)),
         };
         let account = whose.map(|whose| whose.account.as_str());
         let others = cast(u64::from(whose.is_some_and(|whose| whose.others)));
@@ -81,15 +77,11 @@ impl OrganizationDurableObject {
             &format!("SELECT session, json, since, execution {counts} AND (since, execution) > (?4, ?5) ORDER BY since, execution LIMIT ?6"),
             vec![cast(now()), account.into(), others, cast(since), execution.into(), cast(page.limit + 1)],
         )?;
-        let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let mut items = Vec::new();
-        let mut last = String::new();
-        for row in rows.iter().take(most) {
+        let mut answer = page_of(&rows, page, "approvals", |row| {
             let item: WaitingItem = crate::json::from_str(text(row, 1).unwrap_or_default())?;
-            items.push(shown(text(row, 0).unwrap_or_default(), &item));
-            last = format!("{} {}", integer(row, 2).unwrap_or(0), text(row, 3).unwrap_or_default());
-        }
-        let mut answer = AdminAnswer::page(&items, (rows.len() > most).then(|| encode("approvals", &last)));
+            let place = place_of(integer(row, 2), text(row, 3).unwrap_or_default());
+            Ok((shown(text(row, 0).unwrap_or_default(), &item), place))
+        })?;
         if let Some(body) = answer.body.as_object_mut() {
             body.insert("total".to_owned(), total.into());
         }

@@ -56,7 +56,7 @@ impl Session {
         address: &str,
         text: &str,
     ) -> Result<Result<Edited, Box<CallError>>, Failure> {
-        let arguments: Value = match crate::json::from_slice(text.as_bytes()) {
+        let arguments: Value = match serde_json::from_str(text) {
             Ok(arguments) => arguments,
             Err(error) => {
                 let message = format!("They are no JSON: {error}.");
@@ -105,10 +105,7 @@ fn accepted_call(
         Some(seq) => waiting.find(|call| call.seq == seq)?,
         None => waiting.next()?,
     };
-    let verdict = match &asked.all {
-        Some(all) => all.verdict,
-        None => asked.items.iter().find(|item| item.call == call.seq)?.verdict,
-    };
     let shown = call.shown.as_ref()?;
-    (verdict == Verdict::Accept).then(|| (call.seq, call.address.clone(), shown.arguments.clone()))
+    (asked.verdict_on(call.seq) == Some(Verdict::Accept))
+        .then(|| (call.seq, call.address.clone(), shown.arguments.clone()))
 }

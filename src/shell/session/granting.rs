@@ -66,11 +66,10 @@ pub(super) fn grants_of(
     let mut grants = Vec::new();
     for call in engine.undecided(row, at) {
         let wanted = asked.grants.iter().find(|grant| grant.call.is_none_or(|seq| seq == call.seq));
-        let verdict = match &asked.all {
-            Some(all) => Some(all.verdict),
-            None => asked.items.iter().find(|item| item.call == call.seq).map(|item| item.verdict),
+        let (Some(wanted), Some(Verdict::Accept), Some(shown)) = (wanted, asked.verdict_on(call.seq), &call.shown)
+        else {
+            continue;
         };
-        let (Some(wanted), Some(Verdict::Accept), Some(shown)) = (wanted, verdict, &call.shown) else { continue };
         let refuse = |problem: &str| Err(DecisionError::NoGrant { seq: call.seq, problem: problem.to_owned() });
         if call.status != CallStatus::Waiting {
             return refuse("the tool asks something; answers are given one by one.");

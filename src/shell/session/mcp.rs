@@ -22,7 +22,7 @@ use crate::session::question::Askable;
 use crate::session::tools::{DIRECT_INSTRUCTIONS, INSTRUCTIONS, SKILLS, code_mode_tools, text_result};
 use crate::session::{ClientInfo, Modes, SessionMeta, Termination, Tombstone, ToolMode, app, parse_modes};
 use crate::shell::clock::now;
-use crate::shell::http::{Post, mcp_response, own_request, read_post};
+use crate::shell::http::{Post, mcp_response, own_request, query_fields, read_post};
 use crate::shell::organization;
 use crate::shell::platform::first_call;
 use crate::shell::telemetry::log;
@@ -202,17 +202,17 @@ impl Session {
     pub(super) fn answer(self: Rc<Self>, exchange: Rc<Exchange>, method: String, params: Map<String, Value>) -> Answer {
         Box::pin(async move {
             let direct = exchange.meta.modes.tools == ToolMode::Direct;
-            let apps = app::shows_apps(&exchange.meta.capabilities);
+            let apps = || app::shows_apps(&exchange.meta.capabilities);
             let result = match method.as_str() {
                 "ping" => Ok("{}".to_owned()),
                 "logging/setLevel" => self.set_log_level(&params),
                 "tools/list" if direct => self.list_direct_tools(&exchange, &params).await.map(|text| text.to_string()),
                 "tools/list" => self.list_tools(&exchange.meta, &params),
                 "tools/call" => self.call_tool(&exchange, params).await,
-                "resources/list" | "resources/templates/list" | "resources/read" if apps && !direct => {
+                "resources/list" | "resources/templates/list" | "resources/read" if !direct && apps() => {
                     own_resources(&method, &params)
                 }
-                "resources/read" if apps && app::read(uri_of(&params)).is_some() => own_resources(&method, &params),
+                "resources/read" if app::is_own(uri_of(&params)) && apps() => own_resources(&method, &params),
                 _ if direct => self.pass_on(&exchange, &method, params).await,
                 _ => Err(RpcError::method_not_found(&method)),
             };
@@ -300,8 +300,7 @@ impl Session {
         }
         let runner = self.runner()?;
         let settings = self.settings()?;
-        let query: Vec<(String, String)> =
-            request.url()?.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let query = query_fields(&request.url()?);
         let defaults = Modes { elicitation: settings.default_elicitation_mode, tools: settings.default_tool_mode };
         let modes = parse_modes(&query, defaults, settings.model_decisions)
             .map_err(|error| Failure::Wire(WireError::bad_request(error.to_string()), Some(id.clone())))?;
