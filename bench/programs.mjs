@@ -12,10 +12,12 @@ import { median, percentile } from "./statistics.mjs";
 const SETTLED = 100;
 /** How long a program that waits stays in memory here, in milliseconds: it has to be replayed. */
 const SUSPEND_AFTER_MS = 1;
+/** How long a program sleeps before it is replayed, in milliseconds: longer than all else that an end leaves to do takes. */
+const SLEEP_MS = 300;
 
 /**
- * Resolves with `{rounds, executes, replay}`: of each kind the milliseconds of every round, their median and `p95`; and `ratio`,
- * Countersign's by codemode's, and a replay's by a cold start's.
+ * Resolves with `{rounds, settled, codemode, countersign, cold, replay, approved, ratios}`: of each kind the milliseconds of every
+ * round, their median and `p95`; and `ratios`, Countersign's by codemode's, and a replay's by a cold start's.
  */
 export async function measurePrograms({ bundle, rounds, say }) {
   const codemode = await startServer(await workerOf("codemode", {}));
@@ -33,6 +35,7 @@ export async function measurePrograms({ bundle, rounds, say }) {
       countersign: () => timed(() => run(session, "const { data } = await tools.sources.list(); return data !== undefined", true)),
       cold: () => timed(() => run(session, "return true", true)),
       replay: () => replayed(gateway, session, approver),
+      approved: () => approved(gateway, session, approver),
     };
     const times = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]));
     // The first round warms up what both servers keep, and does not count.
@@ -42,11 +45,12 @@ export async function measurePrograms({ bundle, rounds, say }) {
         if (round > 0) times[kind].push(time);
       }
     }
-    const { codemode: theirs, countersign, cold, replay } = Object.fromEntries(Object.entries(times).map(([kind, each]) => [kind, summary(each)]));
+    const { codemode: theirs, countersign, cold, replay, approved: decided } = Object.fromEntries(Object.entries(times).map(([kind, each]) => [kind, summary(each)]));
     const ratios = { execute: countersign.median / theirs.median, replay: replay.median / cold.median };
     say(`a program with one call: codemode ${theirs.median.toFixed(1)} ms, countersign ${countersign.median.toFixed(1)} ms`);
     say(`without calls ${cold.median.toFixed(1)} ms, a replay of ${SETTLED} settled calls ${replay.median.toFixed(1)} ms`);
-    return { rounds, settled: SETTLED, codemode: theirs, countersign, cold, replay, ratios };
+    say(`the same with a decision and the call that was decided on ${decided.median.toFixed(1)} ms`);
+    return { rounds, settled: SETTLED, codemode: theirs, countersign, cold, replay, approved: decided, ratios };
   } finally {
     await Promise.all([codemode.stop(), own.stop()]);
   }
@@ -70,8 +74,26 @@ async function run(session, code, expected) {
   if (structuredContent.result !== expected) throw new Failure(`countersign: the program gave ${JSON.stringify(structuredContent)}`);
 }
 
-/** From the decision on a program whose sandbox was dropped to its result: decision, new sandbox, all results, the end. */
+/**
+ * From the moment at which a program wakes whose sandbox was dropped to its result: new sandbox, all results, the end, the answer. The
+ * program's clock shows that moment after its sleep, and it is this machine's.
+ */
 async function replayed(gateway, session, approver) {
+  const code = `
+    for (let i = 0; i < ${SETTLED}; i += 1) await tools.sources.list();
+    await sleep(${SLEEP_MS});
+    return Date.now();`;
+  const { structuredContent } = await session.tool("execute", { code });
+  const ended = Date.now();
+  const history = await fetch(new URL(`/api/mcp-sessions/${session.id}/executions`, gateway.url), { headers: { authorization: `Bearer ${approver.token}` } });
+  const [{ replays }] = (await history.json()).structured.executions;
+  if (replays !== 1) throw new Failure(`countersign: the program was replayed ${replays} times, not once`);
+  if (typeof structuredContent.result !== "number") throw new Failure(`countersign: the program gave ${JSON.stringify(structuredContent)}`);
+  return ended - structuredContent.result;
+}
+
+/** From the decision on a program whose sandbox was dropped to its result: two requests of the person's, a replay, the call, the end. */
+async function approved(gateway, session, approver) {
   const code = `
     for (let i = 0; i < ${SETTLED}; i += 1) await tools.sources.list();
     return (await tools.demo.updateItem({ id: "item-1", quantity: 1 })).ok !== undefined;`;

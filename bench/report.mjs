@@ -74,13 +74,14 @@ function printCounts({ method, operations }) {
   }
 }
 
-function printPrograms({ codemode, countersign, cold, replay, settled, ratios }) {
+function printPrograms({ codemode, countersign, cold, replay, approved, settled, ratios }) {
   console.log(`\n${bold("Programs")} ${dim("(ms, each in an isolate of its own)")}`);
   const line = (what, { median, p95 }) => console.log(`   ${what.padEnd(36)} p50 ${median.toFixed(1).padStart(7)}   p95 ${p95.toFixed(1).padStart(7)}`);
   line("codemode, one call", codemode);
   line("countersign, one call", countersign);
   line("countersign, no call", cold);
   line(`countersign, replay of ${settled} calls`, replay);
+  line("countersign, decision to result of that", approved);
   console.log(`   countersign / codemode ${bold(ratios.execute.toFixed(2))}, replay / no call ${bold(ratios.replay.toFixed(2))}`);
 }
 

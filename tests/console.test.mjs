@@ -313,9 +313,19 @@ describe("one gateway in development mode", () => {
     await html(`/sessions/${mine.id}`);
     const more = await api("/api/programs?limit=3");
     assert.equal((await api(`/api/programs?limit=3&cursor=${more.nextCursor}`)).items.length, 1);
-    await gateway.restart();
+    // The organization is told of it later: what ends before that must not be forgotten.
     await mine.tool("execute", { code: "return 2" });
-    await listed("", 5);
+    await gateway.kill();
+    await gateway.start();
+    await mine.tool("execute", { code: "await tools.demo.listItems({}); await sleep(1); await tools.demo.getItem({ id: 'item-1' }); await tools.demo.listItems({})" });
+    const [last] = await listed("", 6);
+    assert.deepEqual([last.tools, last.calls, last.approved, last.declined], [["demo.listItems", "demo.getItem"], 4, 0, 0]);
+    const two = await pauseOn(mine, "const both = [1, 2].map((n) => tools.demo.deleteItem({ id: `item-${n}` })); return (await Promise.all(both)).map(({ ok }) => ok)");
+    await decline(gateway, two, "no", approver);
+    await mine.tool("resume", { executionId: two.executionId });
+    await listed("?status=waiting", 0);
+    const [declined] = await listed("?tool=deleteItem&status=completed", 2);
+    assert.deepEqual([declined.tools, declined.approved, declined.declined], [["demo.deleteItem"], 0, 2]);
   });
 
   test("ids cannot be guessed, and a wrong one says nothing", async () => {

@@ -18,10 +18,14 @@ const VALUE_LIMIT: usize = 4_000;
 /// The content blocks of what was emitted, and what structured content says of it.
 #[must_use]
 pub fn emitted_content(emitted: &[String]) -> (Vec<Value>, Vec<Value>) {
+    if emitted.is_empty() {
+        return Default::default();
+    }
     let read = |text: &String| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     emitted.iter().take(BLOCKS_LIMIT).map(read).enumerate().map(|(index, value)| content_block(&value, index)).unzip()
 }
 
+#[inline(never)]
 fn content_block(value: &Value, index: usize) -> (Value, Value) {
     let (mut block, summary) = match value {
         Value::Object(object) => {

@@ -15,6 +15,8 @@ use crate::approval::{Decision, Route, Verdict};
 use crate::engine::{CallRow, CallStatus, ExecutionRow, ExecutionStatus, PauseRow, QuestionRow, Write};
 use crate::protocol::time::iso_time;
 
+/// The event of a program that ended.
+pub const FINISHED: &str = "finished";
 /// Entries of one event; more become another event.
 const ENTRIES: usize = 100;
 /// Calls that one notice names.
@@ -146,6 +148,7 @@ impl Journal<'_> {
         (over && (asked || self.row.stopped.is_some())).then(|| "end".to_owned())
     }
 
+    #[inline(never)]
     fn entry(&self, call: &CallRow, news: &News<'_>, place: Place<'_>) -> Value {
         let mut detail = Map::new();
         let mut put = |name: &str, value: Value| detail.insert(name.to_owned(), value);
@@ -202,6 +205,7 @@ impl Journal<'_> {
         question.map_or_else(|| reported.map_or(call.issued_at, |pause| pause.created_at), |question| question.asked_at)
     }
 
+    #[inline(never)]
     fn waiting(&self, name: &str, pause: &PauseRow, place: Place<'_>) -> SessionEvent {
         let calls: Vec<&CallRow> = pause.items().filter_map(|seq| self.calls.get(seq as usize)).collect();
         let named = |call: &&CallRow| {
@@ -230,6 +234,7 @@ impl Journal<'_> {
         SessionEvent { id: self.id(name), entries: vec![entry], notice: Some(notice) }
     }
 
+    #[inline(never)]
     fn decisions(
         &self,
         event: &str,
@@ -258,6 +263,7 @@ impl Journal<'_> {
         Some(SessionEvent { id: self.id(name), entries, notice: Some(notice) })
     }
 
+    #[inline(never)]
     fn finished(&self, name: &str, place: Place<'_>) -> SessionEvent {
         let row = self.row;
         let pause = self.pauses.iter().rev().find(|pause| !pause.reported.is_empty());
@@ -298,7 +304,7 @@ impl Journal<'_> {
             "detail": detail,
         });
         let at = row.ended_at.unwrap_or(row.created_at);
-        let notice = Notice { event: "finished".to_owned(), at, data: Value::Object(data) };
+        let notice = Notice { event: FINISHED.to_owned(), at, data: Value::Object(data) };
         SessionEvent { id: self.id(name), entries: vec![entry], notice: Some(notice) }
     }
 }

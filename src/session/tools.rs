@@ -181,6 +181,7 @@ pub fn report_result(report: &Report, execution_id: &str, context: ReportContext
 }
 
 /// The program sleeps for longer than a request is kept open.
+#[inline(never)]
 fn sleeping_result(wakes_at: u64, execution_id: &str) -> String {
     let wakes = iso_time(wakes_at);
     let text = format!(
@@ -192,6 +193,7 @@ fn sleeping_result(wakes_at: u64, execution_id: &str) -> String {
 }
 
 /// It runs for longer than a request is kept open.
+#[inline(never)]
 fn running_result(execution_id: &str) -> String {
     let text = format!(
         "The program is still running; nobody has to decide anything now. Call resume with the executionId again to get its \
@@ -213,6 +215,7 @@ pub fn approval_url(origin: &str, execution_id: &str, session_id: &str) -> Strin
     format!("{origin}/resume/{execution_id}?mcp_session_id={session_id}")
 }
 
+#[inline(never)]
 fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);
     let expires = iso_time(pause.expires_at);
@@ -240,6 +243,7 @@ fn browser_result(pause: &PauseReport, execution_id: &str, context: ReportContex
     text_result(&text, Some(&structured), false)
 }
 
+#[inline(never)]
 fn model_result(pause: &PauseReport, execution_id: &str, context: ReportContext<'_>) -> String {
     let expires = iso_time(pause.expires_at);
     let url = approval_url(&context.holder.public_origin, execution_id, context.holder_id);

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, ready};
 use serde_json::json;
 use worker::{Env, Method, Request, Response, ResponseBuilder, event, wasm_bindgen};
 
@@ -213,8 +214,8 @@ async fn route(
     let path = edge.url.path().to_owned();
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        ["mcp"] => return mcp(request, incoming, &edge, DEFAULT_RESOURCE).await,
-        ["mcp", "toolkits", slug] if is_slug(slug) => return mcp(request, incoming, &edge, slug).await,
+        ["mcp"] => return mcp(request, incoming, &edge, DEFAULT_RESOURCE).boxed_local().await,
+        ["mcp", "toolkits", slug] if is_slug(slug) => return mcp(request, incoming, &edge, slug).boxed_local().await,
         _ => {}
     }
     let request = Request::from(request);
@@ -222,46 +223,60 @@ async fn route(
     if request.method().as_ref() != incoming.method() {
         return refusal(is_mcp, &WireError::method_not_allowed());
     }
-    let response = match segments.as_slice() {
+    page_or_api(request, &edge, &segments).await.map(Into::into)
+}
+
+/// Everything but `/mcp`. Each route has a future of its own: one for all of them would be compiled as a whole for each.
+fn page_or_api<'e>(
+    request: Request,
+    edge: &'e Edge<'_>,
+    segments: &'e [&'e str],
+) -> LocalBoxFuture<'e, worker::Result<Response>> {
+    let answer = match segments {
         [".well-known", "oauth-protected-resource"] | [".well-known", "oauth-protected-resource", "mcp"] => {
-            resource_metadata(&request, &edge, DEFAULT_RESOURCE)
+            resource_metadata(&request, edge, DEFAULT_RESOURCE)
         }
         [".well-known", "oauth-protected-resource", "mcp", "toolkits", slug] if is_slug(slug) => {
-            resource_metadata(&request, &edge, slug)
+            resource_metadata(&request, edge, slug)
         }
         [".well-known", "oauth-authorization-server"] | ["oauth", ..] => {
-            authorization_server(request, &edge, &segments).await
+            return authorization_server(request, edge, segments).boxed_local();
         }
         ["health"] => json_response(200, &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })),
-        ["demo", ..] if edge.settings.demo => demo(request, &edge).await,
-        [""] => console::home(&request, &edge).await,
-        ["sign-in"] => authentication::sign_in(request, &edge).await,
-        ["sign-in", "callback"] => authentication::call_back(request, &edge).await,
-        ["sign-out"] => authentication::sign_out(&request, &edge),
-        ["assets", ..] => pages::asset(&path),
+        ["demo", ..] if edge.settings.demo => return demo(request, edge).boxed_local(),
+        [""] => return async move { console::home(&request, edge).await }.boxed_local(),
+        ["sign-in"] => return authentication::sign_in(request, edge).boxed_local(),
+        ["sign-in", "callback"] => return authentication::call_back(request, edge).boxed_local(),
+        ["sign-out"] => authentication::sign_out(&request, edge),
+        ["assets", ..] => pages::asset(edge.url.path()),
         ["approvals" | "history" | "sources" | "tools" | "toolkits" | "keys", ..] => {
-            console::page(request, &edge, &segments).await
+            return console::page(request, edge, segments).boxed_local();
         }
-        ["resume", execution] => pages::approval(request, &edge, execution).await,
-        ["grants"] => super::grants::grants_page(request, &edge).await,
-        ["api", "grants"] => super::grants::api(&request, &edge, None).await,
-        ["api", "grants", id] => super::grants::api(&request, &edge, Some(id)).await,
-        ["sessions", session] => pages::history(request, &edge, session).await,
-        ["api", "mcp-sessions", session, "executions"] => super::approval_api::history(&request, &edge, session).await,
+        ["resume", execution] => return pages::approval(request, edge, execution).boxed_local(),
+        ["grants"] => return super::grants::grants_page(request, edge).boxed_local(),
+        ["api", "grants"] => return async move { super::grants::api(&request, edge, None).await }.boxed_local(),
+        ["api", "grants", id] => {
+            return async move { super::grants::api(&request, edge, Some(id)).await }.boxed_local();
+        }
+        ["sessions", session] => return pages::history(request, edge, session).boxed_local(),
+        ["api", "mcp-sessions", session, "executions"] => {
+            return async move { super::approval_api::history(&request, edge, session).await }.boxed_local();
+        }
         ["api", "mcp-sessions", session, "executions", execution] => {
-            super::approval_api::read(&request, &edge, session, execution).await
+            return async move { super::approval_api::read(&request, edge, session, execution).await }.boxed_local();
         }
         ["api", "mcp-sessions", session, "executions", execution, "resume"] => {
-            super::approval_api::decide(request, &edge, session, execution).await
+            return super::approval_api::decide(request, edge, session, execution).boxed_local();
         }
         ["api", "openapi.json"] => super::admin_api::document(&request),
-        ["api", ..] if path.len() > "/api/".len() => {
-            super::admin_api::administer(request, &edge, path.trim_start_matches("/api/")).await
+        ["api", first, ..] if !first.is_empty() => {
+            let path = edge.url.path().trim_start_matches("/api/");
+            return super::admin_api::administer(request, edge, path).boxed_local();
         }
         ["mcp", ..] => error_response(&WireError::no_such_route(), None),
         _ => api_error(&WireError::no_such_route()),
     };
-    response.map(Into::into)
+    ready(answer).boxed_local()
 }
 
 /// An error outside `/mcp`.
@@ -309,6 +324,7 @@ async fn authorization_server(request: Request, edge: &Edge<'_>, segments: &[&st
 // ---- small routes -------------------------------------------------------------------------------
 
 /// RFC 9728, section 2. `resource` is exactly the endpoint's URL.
+#[inline(never)]
 fn resource_metadata(request: &Request, edge: &Edge<'_>, resource: &str) -> worker::Result<Response> {
     if !matches!(request.method(), Method::Get | Method::Head | Method::Options) {
         return api_error(&WireError::method_not_allowed());

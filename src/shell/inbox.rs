@@ -3,34 +3,38 @@
 //!
 //! The journal is the truth, and what the organization has of it is a copy that is replaced as a whole. The session notes what
 //! was taken last, so a copy that was missed, or a crash between the journal and here, is made up for by the next step, by the
-//! alarm, or by the next life of the object; and what expired counts for nothing there. Only pauses, decisions and ends cost a
-//! request.
+//! alarm, or by the next life of the object; and what expired counts for nothing there. Pauses and decisions cost a request each; what
+//! nobody waits for (ends, outcomes) is told a second after the last of it, five after the first at most, all of it in one.
 //!
 //! Events are written with the rows that they are about and stay until the organization has taken them; it takes each once.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::json;
 use wasm_bindgen_futures::spawn_local;
 
-use super::clock::now;
+use super::clock::{now, sleep};
 use super::organization;
 use super::runner::{Live, Runner};
-use super::store::StoreError;
+use super::store::{KindOfCalls, StoreError};
 use super::telemetry::log;
-use crate::approval::Verdict;
-use crate::engine::{CallRow, CallStatus, Write};
+use crate::engine::{CallRow, CallStatus, ExecutionStatus, Write};
 use crate::internal::{ProgramLine, VERSION, WaitingItem, WaitingOfSession, WaitingTool};
 use crate::json::sha256_hex;
 use crate::protocol::text::bounded;
 use crate::session::SessionMeta;
-use crate::session::events::{Journal, Place};
+use crate::session::events::{FINISHED, Journal, Place, SessionEvent};
 use crate::session::id::ExecutionId;
 use crate::session::tools::approval_url;
 
 /// When the organization is told again after it could not be, in milliseconds.
 const RETRY_MS: u64 = 30_000;
+/// What is told soon is told when there was no more of it for this long, in milliseconds,
+const SOON_MS: u64 = 1_000;
+/// or since this long.
+const SOON_MOST_MS: u64 = 5_000;
 /// Tools that one item names.
 const TOOLS: usize = 20;
 /// Events that are told at a time.
@@ -47,8 +51,10 @@ pub(super) struct Inbox {
     /// Something changed while it was told.
     again: Cell<bool>,
     retry_at: Cell<Option<u64>>,
-    /// There are events that the organization may not have; the alarm makes sure at this time.
+    /// There is what the organization may not have; the alarm makes sure at this time.
     untold: Cell<Option<u64>>,
+    /// It is told soon: since when, and the last time that there was more of it.
+    soon: Cell<Option<(u64, u64)>>,
 }
 
 impl Inbox {
@@ -63,17 +69,35 @@ impl Inbox {
     }
 }
 
-/// Whether what waits may be other after this, or a program ended.
-pub(super) fn changes_waiting(writes: &[Write]) -> bool {
-    writes.iter().any(|write| match write {
-        Write::Pause(_) => true,
+/// When the organization is to be told of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// What waits is other than before, or somebody decided.
+    Now,
+    /// The rest: it goes together with what else happens meanwhile.
+    Soon,
+}
+
+/// When these writes, and the events that go with them, are to be told; `None` for not at all.
+fn telling(writes: &[Write], events: &[SessionEvent]) -> Option<Telling> {
+    let notices = events.iter().filter_map(|event| event.notice.as_ref());
+    let decided = notices.into_iter().any(|notice| notice.event != FINISHED);
+    let waits = |write: &Write| match write {
+        Write::Pause(pause) => pause.led_to.is_none(),
         // One that is asked again may wait for somebody else than before.
-        Write::Call(call) => {
-            call.decision.is_some() || (call.status == CallStatus::Waiting && call.shown_before.is_some())
-        }
-        Write::Execution(row) => row.ended_at.is_some(),
+        Write::Call(call) => call.status == CallStatus::Waiting && call.shown_before.is_some(),
+        // One that was stopped may have waited.
+        Write::Execution(row) => row.ended_at.is_some() && row.status != ExecutionStatus::Completed,
         Write::Output(_) => false,
-    })
+    };
+    if decided || writes.iter().any(waits) {
+        return Some(Telling::Now);
+    }
+    (!events.is_empty() || has_ended(writes)).then_some(Telling::Soon)
+}
+
+fn has_ended(writes: &[Write]) -> bool {
+    writes.iter().any(|write| matches!(write, Write::Execution(row) if row.ended_at.is_some()))
 }
 
 fn client_of(meta: &SessionMeta) -> String {
@@ -83,9 +107,10 @@ fn client_of(meta: &SessionMeta) -> String {
 impl Runner {
     /// Tells the organization what waits, if that is other than what it was told; not at once, and never in the way of anything.
     pub(crate) fn tell_waiting_later(self: &Rc<Self>) {
+        self.inbox.soon.set(None);
         // What is told now need not be told by the alarm, which must not ring for it at full speed.
         self.inbox.retry_at.set(None);
-        if self.inbox.has_untold() {
+        if self.inbox.untold.get().is_some_and(|at| at <= now()) {
             self.inbox.untold.set(Some(now().saturating_add(RETRY_MS)));
         }
         if self.inbox.telling.replace(true) {
@@ -102,6 +127,26 @@ impl Runner {
                 }
             }
             runner.inbox.telling.set(false);
+        });
+    }
+
+    /// The same for what nobody waits for: what happens until then is told with it, and the client's answer goes first.
+    pub(crate) fn tell_waiting_soon(self: &Rc<Self>) {
+        let since = self.inbox.soon.get().map(|(since, _)| since);
+        self.inbox.soon.set(Some((since.unwrap_or_else(now), now())));
+        if since.is_some() {
+            return;
+        }
+        let runner = Rc::clone(self);
+        spawn_local(async move {
+            while let Some((since, last)) = runner.inbox.soon.get() {
+                let at = last.saturating_add(SOON_MS).min(since.saturating_add(SOON_MOST_MS));
+                if at <= now() {
+                    runner.tell_waiting_later();
+                    return;
+                }
+                sleep(Duration::from_millis(at.saturating_sub(now()))).await;
+            }
         });
     }
 
@@ -131,11 +176,9 @@ impl Runner {
         let told = self.store.told_programs().map_err(stored)?;
         let (ended, told_then) = self.ended_since(&told).map_err(stored)?;
         let numbered = self.store.events_to_tell(EVENTS).map_err(stored)?;
-        if numbered.is_empty() {
+        if numbered.is_empty() && ended.is_empty() && self.store.told_waiting().map_err(stored)? == mark {
             self.all_is_told();
-            if self.store.told_waiting().map_err(stored)? == mark && ended.is_empty() {
-                return Ok(());
-            }
+            return Ok(());
         }
         let last = numbered.last().map(|(number, _)| *number);
         let events = numbered.into_iter().map(|(_, event)| event).collect();
@@ -154,17 +197,20 @@ impl Runner {
             if told != told_then {
                 self.store.put_told_programs(&told_then).map_err(stored)?;
             }
-            if let Some(last) = last {
-                self.store.forget_told_events(last).map_err(stored)?;
-                // There may be more.
-                self.inbox.again.set(true);
+            match last {
+                Some(last) => {
+                    self.store.forget_told_events(last).map_err(stored)?;
+                    // There may be more.
+                    self.inbox.again.set(true);
+                }
+                None => self.all_is_told(),
             }
         }
         Ok(())
     }
 
-    /// Keeps what these writes tell, in their transaction; whether there is anything.
-    pub(super) fn keep_events(&self, live: &Live, writes: &[Write]) -> Result<bool, StoreError> {
+    /// Keeps what these writes tell, in their transaction; when it is to be told.
+    pub(super) fn keep_events(&self, live: &Live, writes: &[Write]) -> Result<Option<Telling>, StoreError> {
         let session = self.object_id();
         let engine = live.engine.borrow();
         let journal = Journal { row: engine.row(), calls: engine.calls(), pauses: engine.pauses() };
@@ -173,10 +219,11 @@ impl Runner {
         for event in &events {
             self.store.put_event_to_tell(event)?;
         }
-        if !events.is_empty() && self.inbox.untold.get().is_none() {
+        let telling = telling(writes, &events);
+        if telling.is_some() && self.inbox.untold.get().is_none() {
             self.inbox.untold.set(Some(now().saturating_add(RETRY_MS)));
         }
-        Ok(!events.is_empty())
+        Ok(telling)
     }
 
     /// Finds out whether an earlier life of the object ended before it had told everything.
@@ -217,17 +264,16 @@ impl Runner {
         let Some(row) = self.store.execution_alone(id)? else {
             return Ok(None);
         };
-        let calls = if row.journal_bytes <= LISTED_BYTES { self.store.calls(id)? } else { Vec::new() };
+        let kinds = if row.journal_bytes <= LISTED_BYTES { self.store.kinds_of_calls(id)? } else { Vec::new() };
         let mut tools: Vec<String> = Vec::new();
-        for call in calls.iter().filter(|call| call.due.is_none()) {
-            if tools.len() < TOOLS && !tools.contains(&call.address) {
-                tools.push(call.address.clone());
+        for kind in &kinds {
+            if tools.len() < TOOLS && !tools.contains(&kind.address) {
+                tools.push(kind.address.clone());
             }
         }
         let decided = |accepted: bool| {
-            let decisions = calls.iter().filter_map(|call| call.decision.as_ref());
-            let many = decisions.filter(|decision| (decision.verdict == Verdict::Accept) == accepted).count();
-            u32::try_from(many).unwrap_or(u32::MAX)
+            let of = |kind: &&KindOfCalls| kind.accepted == Some(accepted);
+            u32::try_from(kinds.iter().filter(of).map(|kind| kind.count).sum::<u64>()).unwrap_or(u32::MAX)
         };
         Ok(Some(ProgramLine {
             execution: id.to_owned(),
@@ -280,5 +326,59 @@ impl Runner {
         }
         items.sort_by(|left, right| (left.since, &left.execution_id).cmp(&(right.since, &right.execution_id)));
         items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::session::events::Notice;
+
+    fn call(more: &Value) -> Write {
+        let mut row =
+            json!({ "seq": 0, "address": "demo.updateItem", "arguments": "{}", "status": "settled", "issuedAt": 1 });
+        row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Write::Call(crate::json::from_value(row).unwrap())
+    }
+
+    fn pause(led_to: &Value) -> Write {
+        let row = json!({ "id": "p", "number": 0, "createdAt": 1, "expiresAt": 9, "reported": [], "ledTo": led_to });
+        Write::Pause(crate::json::from_value(row).unwrap())
+    }
+
+    fn ended(status: &str) -> Write {
+        let row = json!({ "id": "e", "status": status, "createdAt": 1, "endedAt": 2, "seed": "", "prelude": 2, "attempts": 1, "attemptsWithoutProgress": 0, "ranMs": 1, "nextOrder": 1, "journalBytes": 1 });
+        Write::Execution(crate::json::from_value(row).unwrap())
+    }
+
+    fn event(notice: Option<&str>) -> SessionEvent {
+        let notice = notice.map(|event| Notice { event: event.to_owned(), at: 1, data: Value::Null });
+        SessionEvent { id: "e-0".to_owned(), entries: Vec::new(), notice }
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_told_at_once_and_the_rest_soon() {
+        use Telling::{Now, Soon};
+        let settled = call(&json!({ "result": "{\"ok\":true}" }));
+        let asked_again = json!({ "digest": "", "arguments": "", "title": "", "description": "", "method": "", "url": "", "reason": "", "binding": "" });
+        let asked_again = call(&json!({ "status": "waiting", "shownBefore": asked_again }));
+        for (what, writes, events, expected) in [
+            ("nothing", vec![], vec![], None),
+            ("a read was answered", vec![settled.clone()], vec![], None),
+            ("an outcome", vec![settled.clone()], vec![event(None)], Some(Soon)),
+            ("an end", vec![ended("completed")], vec![], Some(Soon)),
+            ("an end after a pause", vec![ended("completed"), settled], vec![event(Some(FINISHED))], Some(Soon)),
+            ("an end while something may wait", vec![ended("failed")], vec![], Some(Now)),
+            ("a pause", vec![pause(&Value::Null)], vec![event(Some("waiting"))], Some(Now)),
+            ("a pause that nobody was told of", vec![pause(&Value::Null)], vec![], Some(Now)),
+            ("a pause that led on", vec![pause(&json!("outcome"))], vec![], None),
+            ("a decision", vec![call(&json!({ "status": "approved" }))], vec![event(Some("decided"))], Some(Now)),
+            ("an expiry", vec![call(&json!({}))], vec![event(None), event(Some("expired"))], Some(Now)),
+            ("a tool that changed while it waited", vec![asked_again], vec![], Some(Now)),
+        ] {
+            assert!(telling(&writes, &events) == expected, "{what}");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod http;
 
 use std::rc::Rc;
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use worker::Env;
 
@@ -103,6 +104,16 @@ async fn try_resolve(
     if matches!(call.address.as_str(), "search" | "describe" | "sources.list") {
         return Ok(resolve_question(call, arguments));
     }
+    resolve_tool(env, auth, caller, call, arguments).boxed_local().await
+}
+
+async fn resolve_tool(
+    env: &Env,
+    auth: &AuthSettings,
+    caller: &Caller,
+    call: &CallToResolve,
+    arguments: Value,
+) -> Result<(Resolution, Prepared), Box<CallError>> {
     let lookup =
         organization::lookup(env, &caller.organization, &caller.resource, &call.address).await.map_err(|_| {
             Box::new(CallError {
@@ -126,6 +137,16 @@ async fn with_grant(
     resolution: Resolution,
 ) -> Resolution {
     let Resolution::Ready { ask: true, idempotent, shown, granted: None } = resolution else { return resolution };
+    look_for_grant(env, auth, caller, call, (idempotent, shown)).boxed_local().await
+}
+
+async fn look_for_grant(
+    env: &Env,
+    auth: &AuthSettings,
+    caller: &Caller,
+    call: &CallToResolve,
+    (idempotent, shown): (bool, ShownCall),
+) -> Resolution {
     let ready = |shown, granted| Resolution::Ready { ask: true, idempotent, shown, granted };
     let Some(session) = call.session.clone().filter(|_| can_be_granted(&call.address)) else {
         return ready(shown, None);
@@ -381,7 +402,8 @@ pub(crate) fn log_call(execution: Option<&str>, address: &str, result: &str, sta
     log("mcp_tool_call", fields);
 }
 
-/// Sends a call. Never fails: whatever happens is a value for the program.
+/// Sends a call. Never fails: whatever happens is a value for the program. Each way has a box, so that the code of the others is not
+/// compiled for it.
 pub(crate) async fn invoke(
     env: &Env,
     settings: &Rc<Settings>,
@@ -390,7 +412,7 @@ pub(crate) async fn invoke(
     reach: &Reach<'_>,
 ) -> Rc<str> {
     match prepared {
-        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, reach).await,
+        Prepared::Mcp(call) => reach.upstreams.call(&caller.organization, call, reach).boxed_local().await,
         Prepared::Catalog(question) => {
             match organization::question(env, &caller.organization, &caller.resource, question).await {
                 Ok(Ok(data)) => ok_result(&data),
@@ -402,9 +424,9 @@ pub(crate) async fn invoke(
             }
         }
         Prepared::Own { call, execution } => {
-            outcome_text(&send_to_own_api(env, settings, caller, call, execution).await)
+            outcome_text(&send_to_own_api(env, settings, caller, call, execution).boxed_local().await)
         }
-        Prepared::Http(prepared) => outcome_text(&http::invoke(env, settings, caller, prepared).await),
+        Prepared::Http(prepared) => outcome_text(&http::invoke(env, settings, caller, prepared).boxed_local().await),
     }
 }
 

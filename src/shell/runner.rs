@@ -19,7 +19,7 @@ use worker::{Env, State};
 
 use self::link::{CallLink, Questions};
 use super::clock::{now, sleep};
-use super::inbox::{Inbox, changes_waiting};
+use super::inbox::{Inbox, Telling};
 use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::organization;
@@ -463,16 +463,18 @@ impl Runner {
             match effect {
                 Effect::Commit(writes) => {
                     let stored = self.store.commit(&live.id, &writes).and_then(|()| self.keep_events(live, &writes));
-                    let news = match stored {
-                        Ok(news) => news,
+                    let telling = match stored {
+                        Ok(telling) => telling,
                         Err(error) => {
                             self.lose(live, &error.to_string());
                             return;
                         }
                     };
                     log_expired(&live.id, &writes);
-                    if news || changes_waiting(&writes) {
-                        self.tell_waiting_later();
+                    match telling {
+                        Some(Telling::Now) => self.tell_waiting_later(),
+                        Some(Telling::Soon) => self.tell_waiting_soon(),
+                        None => {}
                     }
                 }
                 Effect::StartSandbox(boot) => self.start_sandbox(live, boot),
@@ -497,6 +499,7 @@ impl Runner {
     }
 
     /// What is in memory is not what is stored: forget it, storage counts.
+    #[inline(never)]
     fn lose(self: &Rc<Self>, live: &Rc<Live>, reason: &str) {
         log_error("mcp_execution_lost", json!({ "executionId": live.id, "reason": reason }));
         live.lost.set(true);
@@ -559,6 +562,7 @@ impl Runner {
         });
     }
 
+    #[inline(never)]
     fn start_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: Boot) {
         let attempt = boot.attempt;
         if live.program.direct.is_some() {
@@ -570,6 +574,12 @@ impl Runner {
             self.open_sandbox(live, &boot);
             return;
         }
+        self.queue_sandbox(live, boot);
+    }
+
+    #[inline(never)]
+    fn queue_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: Boot) {
+        let attempt = boot.attempt;
         *live.sandbox.borrow_mut() = Some(Machine::Queued(boot));
         let runner = Rc::clone(self);
         let live = Rc::clone(live);
@@ -619,6 +629,7 @@ impl Runner {
     }
 
     /// What a sandbox would say, if a program of one call had one. Not at once: this is in the middle of a step.
+    #[inline(never)]
     fn direct_turn_later(self: &Rc<Self>, live: &Rc<Live>, attempt: u32, number: u32, results: &[Delivery]) {
         let Some(direct) = &live.program.direct else { return };
         let (calls, finish) = direct.turn(results, number > 0);
@@ -701,6 +712,7 @@ impl Runner {
         }
     }
 
+    #[inline(never)]
     fn spawn_resolve(self: &Rc<Self>, live: &Rc<Live>, seq: u32) {
         let call = match live.engine.borrow().call(seq) {
             Some(call) => CallToResolve {
@@ -753,6 +765,7 @@ impl Runner {
         Resolution::Answered(ok_result(&part_of_result(&result, asked.offset)))
     }
 
+    #[inline(never)]
     fn spawn_invoke(self: &Rc<Self>, live: &Rc<Live>, seq: u32) {
         // The engine asks for a call only after it was resolved in this life.
         let Some(prepared) = live.prepared.borrow_mut().remove(&seq) else {
@@ -897,6 +910,7 @@ impl Runner {
 }
 
 /// Calls that nobody decided on in time. Their rows are written in this step and never again.
+#[inline(never)]
 fn log_expired(execution: &str, writes: &[Write]) {
     for write in writes {
         let Write::Call(call) = write else { continue };

@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::{SqlStorage, SqlStorageValue, State};
 
+use crate::approval::Verdict;
 use crate::engine::{CallRow, ExecutionRow, Outcome, Output, PauseRow, ProgramRow, Write};
 use crate::session::events::SessionEvent;
 use crate::session::stream::{Awaits, StreamRow};
@@ -78,6 +79,15 @@ pub(crate) struct SessionStore {
     has_tables: Cell<bool>,
     /// The layout is an older one: it is brought up to date before the first write.
     is_old: Cell<bool>,
+}
+
+/// Calls of one execution with the same tool, and the same decision.
+pub(crate) struct KindOfCalls {
+    /// Of the tool.
+    pub(crate) address: String,
+    /// Whether somebody accepted; `None` where nobody decided.
+    pub(crate) accepted: Option<bool>,
+    pub(crate) count: u64,
 }
 
 /// A question to the client, as it is stored.
@@ -199,6 +209,7 @@ impl SessionStore {
     // ---- journal ----------------------------------------------------------------------------
 
     /// Writes rows of one execution. Between two awaits all of it is one transaction.
+    #[inline(never)]
     pub(crate) fn commit(&self, execution: &str, writes: &[Write]) -> Result<(), StoreError> {
         self.migrate()?;
         for write in writes {
@@ -308,6 +319,22 @@ impl SessionStore {
         let query = "SELECT COUNT(*) FROM journal WHERE execution = ? AND kind = 'call' AND part = 0";
         let rows = self.rows(query, vec![execution.into()])?;
         Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of).unwrap_or(0))
+    }
+
+    /// The calls of an execution, without timers, by tool and decision: in the order of the first of each.
+    pub(crate) fn kinds_of_calls(&self, execution: &str) -> Result<Vec<KindOfCalls>, StoreError> {
+        // The database reads the rows: there may be a thousand of them, and most of each is arguments and results.
+        let query = "WITH call AS (SELECT number, group_concat(json, '' ORDER BY part) AS json FROM journal \
+             WHERE execution = ? AND kind = 'call' GROUP BY number) \
+             SELECT json_extract(json, '$.address'), json_extract(json, '$.decision.verdict'), COUNT(*) FROM call \
+             WHERE json_extract(json, '$.due') IS NULL GROUP BY 1, 2 ORDER BY MIN(number)";
+        let kinds = self.rows(query, vec![execution.into()])?.into_iter().filter_map(|row| {
+            let mut columns = row.into_iter();
+            let (address, verdict) = (columns.next().and_then(text_of)?, columns.next().and_then(text_of));
+            let accepted = verdict.map(|verdict| Verdict::parse(&verdict) == Some(Verdict::Accept));
+            Some(KindOfCalls { address, accepted, count: columns.next().and_then(integer_of)? })
+        });
+        Ok(kinds.collect())
     }
 
     pub(crate) fn execution_of_pause(&self, pause: &str) -> Result<Option<String>, StoreError> {
@@ -562,6 +589,7 @@ impl SessionStore {
         Ok(())
     }
 
+    #[inline(never)]
     fn put_row<T: Serialize>(&self, execution: &str, kind: &str, number: u32, row: &T) -> Result<(), StoreError> {
         let text = to_text(kind, row)?;
         let mut written = 0_i64;

@@ -19,13 +19,17 @@ pub(super) fn reject(
     source: &Source<'_>,
     origin: impl Fn(usize) -> usize,
 ) -> Result<(), CompileError> {
-    let first = diagnostics.errors().min_by_key(|diagnostic| offset(diagnostic));
-    first.map_or(Ok(()), |diagnostic| {
-        // What is missing at the end is missing after the last line with text.
-        let end = source.text().trim_end().len();
-        let place = source.place(origin(offset(diagnostic)).min(end));
-        Err(CompileError::syntax(message(diagnostic, source), place))
-    })
+    match diagnostics.errors().min_by_key(|diagnostic| offset(diagnostic)) {
+        None => Ok(()),
+        Some(diagnostic) => Err(rejected(diagnostic, source, origin(offset(diagnostic)))),
+    }
+}
+
+#[inline(never)]
+fn rejected(diagnostic: &OxcDiagnostic, source: &Source<'_>, at: usize) -> CompileError {
+    // What is missing at the end is missing after the last line with text.
+    let end = source.text().trim_end().len();
+    CompileError::syntax(message(diagnostic, source), source.place(at.min(end)))
 }
 
 /// Where a name is declared twice, the first label is at the first declaration.

@@ -104,6 +104,7 @@ fn find_program(sent: &str) -> Result<Source<'_>, CompileError> {
 }
 
 /// Whether all of `text` is a program in which byte `offset` belongs to a comment.
+#[inline(never)]
 fn is_in_comment(text: &str, offset: usize) -> bool {
     if text.get(..offset).is_none_or(|before| before.trim().is_empty()) {
         return false;
@@ -144,6 +145,7 @@ fn parse<'a>(source: &Source<'_>, allocator: &'a Allocator) -> Result<Program<'a
     Ok(parsed.program)
 }
 
+#[inline(never)]
 fn refused(refusal: Refusal, source: &Source<'_>) -> CompileError {
     match refusal {
         Refusal::TooDeep(start) => CompileError::too_deep(source.place(start)),

@@ -258,41 +258,45 @@ impl View<'_> {
 
     /// Answers a program's question: JSON text of the data, or what is wrong with the question.
     fn answer(&self, question: &CatalogQuestion) -> worker::Result<Result<String, String>> {
-        let arguments = &question.arguments;
         let data = match question.address.as_str() {
-            "search" => {
-                let query = arguments.get("query").and_then(Value::as_str);
-                let (Some(query), Some(limit), Some(offset)) =
-                    (query, number(arguments, "limit", SEARCH_DEFAULT), number(arguments, "offset", 0))
-                else {
-                    return Ok(Err(
-                        "tools.search takes { query: string, source?: string, limit?: number, offset?: number }."
-                            .to_owned(),
-                    ));
-                };
-                let source = arguments.get("source").and_then(Value::as_str);
-                let (tools, total) = self.search(query, source, limit.clamp(1, SEARCH_MOST), offset)?;
-                let items = tools.iter().map(|tool| self.summary(tool)).collect::<worker::Result<Vec<_>>>()?;
-                json!({ "items": items, "total": total })
-            }
-            "describe" => {
-                let Some(address) = arguments.get("address").and_then(Value::as_str) else {
-                    return Ok(Err("tools.describe takes { address: string }.".to_owned()));
-                };
-                let lookup = self.lookup(address)?;
-                let Some(tool) = &lookup.tool else {
-                    let hint = if lookup.suggestions.is_empty() {
-                        "tools.search({ query }) finds tools.".to_owned()
-                    } else {
-                        format!("Did you mean {}?", lookup.suggestions.join(", "))
-                    };
-                    return Ok(Err(format!("There is no tool {address}. {hint}")));
-                };
-                self.description(tool)?
-            }
-            _ => self.sources(arguments)?,
+            "search" => self.found(&question.arguments)?,
+            "describe" => self.described(&question.arguments)?,
+            _ => Ok(self.sources(&question.arguments)?),
         };
-        Ok(Ok(data.to_string()))
+        Ok(data.map(|data| data.to_string()))
+    }
+
+    #[inline(never)]
+    fn found(&self, arguments: &Value) -> worker::Result<Result<Value, String>> {
+        let query = arguments.get("query").and_then(Value::as_str);
+        let (Some(query), Some(limit), Some(offset)) =
+            (query, number(arguments, "limit", SEARCH_DEFAULT), number(arguments, "offset", 0))
+        else {
+            return Ok(Err(
+                "tools.search takes { query: string, source?: string, limit?: number, offset?: number }.".to_owned()
+            ));
+        };
+        let source = arguments.get("source").and_then(Value::as_str);
+        let (tools, total) = self.search(query, source, limit.clamp(1, SEARCH_MOST), offset)?;
+        let items = tools.iter().map(|tool| self.summary(tool)).collect::<worker::Result<Vec<_>>>()?;
+        Ok(Ok(json!({ "items": items, "total": total })))
+    }
+
+    #[inline(never)]
+    fn described(&self, arguments: &Value) -> worker::Result<Result<Value, String>> {
+        let Some(address) = arguments.get("address").and_then(Value::as_str) else {
+            return Ok(Err("tools.describe takes { address: string }.".to_owned()));
+        };
+        let lookup = self.lookup(address)?;
+        let Some(tool) = &lookup.tool else {
+            let hint = if lookup.suggestions.is_empty() {
+                "tools.search({ query }) finds tools.".to_owned()
+            } else {
+                format!("Did you mean {}?", lookup.suggestions.join(", "))
+            };
+            return Ok(Err(format!("There is no tool {address}. {hint}")));
+        };
+        self.description(tool).map(Ok)
     }
 
     /// The MCP servers that the resource has tools of.

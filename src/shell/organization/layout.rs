@@ -60,9 +60,11 @@ const MOVED_AT_ONCE: i64 = 200;
 impl OrganizationDurableObject {
     /// Makes the tables, brings old ones up to date, and has the built-in sources there.
     pub(super) fn prepare(&self) -> worker::Result<()> {
-        if self.prepared.get() {
-            return Ok(());
-        }
+        if self.prepared.get() { Ok(()) } else { self.prepare_now() }
+    }
+
+    #[inline(never)]
+    fn prepare_now(&self) -> worker::Result<()> {
         let is_new = self.rows("SELECT name FROM sqlite_master WHERE name = 'meta'", vec![])?.is_empty();
         let version = if is_new { None } else { self.meta("schema-version")? };
         match version.as_deref() {

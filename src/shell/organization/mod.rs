@@ -292,13 +292,6 @@ pub(crate) async fn read_own_body<T: DeserializeOwned>(request: &mut Request) ->
     Ok(crate::json::from_slice(&own_bytes(request).await?)?)
 }
 
-/// The same, for what holds pieces of JSON text as they came (`RawValue`), which only the text itself gives.
-async fn read_own_text<T: DeserializeOwned>(request: &mut Request) -> worker::Result<T> {
-    let bytes = own_bytes(request).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| worker::Error::RustError(error.to_string()))?;
-    Ok(serde_json::from_str(text)?)
-}
-
 async fn own_bytes(request: &mut Request) -> worker::Result<Vec<u8>> {
     read_body(request, ANSWER_LIMIT).await.map_err(|error| match error {
         BodyError::TooLarge => worker::Error::RustError("an internal message is too large".to_owned()),

@@ -26,17 +26,20 @@ use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
-// The macros below expand to code that names `wasm_bindgen`.
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
+// The macros below expand to code that names `wasm_bindgen`.
 use worker::{DurableObject, Env, Request, Response, SqlStorage, SqlStorageValue, State, durable_object, wasm_bindgen};
 
 use super::alarm::TELL_AT;
 use super::catalog::Rulebook;
+use super::own_bytes;
 use super::rows::{Row, text};
-use super::{read_own_body, read_own_text};
 use crate::internal::{
-    AdminQuestion, CatalogQuestion, DirectQuestion, GrantsQuestion, ImportEnd, KeyQuestion, LookupQuestion, Question,
-    ServerSeen, StagedTools, VERSION, WaitingOfSession, WebhookPut,
+    AdminQuestion, CatalogQuestion, DirectQuestion, GrantsQuestion, KeyQuestion, LookupQuestion, Question, ServerSeen,
+    StagedTools, VERSION, WaitingOfSession,
 };
 use crate::organization::grant::{CallGrant, WantedCall};
 use crate::shell::clock::now;
@@ -67,93 +70,12 @@ impl DurableObject for OrganizationDurableObject {
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let path = request.path();
         if let Some(rest) = path.strip_prefix("/demo") {
-            return self.demo(request, rest).await;
+            return self.demo(request, rest).boxed_local().await;
         }
         let Some(name) = path.strip_prefix("/internal/") else {
-            return json_response(404, &json!({ "message": "Not found" }));
+            return not_found();
         };
-        match name {
-            "lookup" => {
-                let question: Question<LookupQuestion> = self.read(&mut request).await?;
-                Response::from_json(&self.answer_lookup(&question)?)
-            }
-            "direct" => {
-                let question: Question<DirectQuestion> = self.read(&mut request).await?;
-                Response::from_json(&self.answer_direct(&question)?)
-            }
-            "question" => {
-                let question: Question<CatalogQuestion> = self.read(&mut request).await?;
-                Response::from_json(&self.answer(&question)?)
-            }
-            "servers" => {
-                let question: Question<()> = self.read(&mut request).await?;
-                Response::from_json(&self.answer_servers(&question)?)
-            }
-            "toolkit" => {
-                let slug: String = self.read(&mut request).await?;
-                Response::from_json(&self.rulebook()?.toolkits.contains_key(&slug))
-            }
-            "subscribe" => {
-                let (organization, session): (String, String) = self.read(&mut request).await?;
-                self.subscribe(&organization, &session)?;
-                Response::from_json(&())
-            }
-            "sign-in-try" => {
-                let address: String = self.read(&mut request).await?;
-                Response::from_json(&self.may_sign_in(&address)?)
-            }
-            "signed-in" => {
-                let address: String = self.read(&mut request).await?;
-                self.signed_in(&address)?;
-                Response::from_json(&())
-            }
-            "grant" => Response::from_json(&self.grant_step(self.read(&mut request).await?)?),
-            "key" => {
-                // Not `read`: an organization that is not there must not come into being.
-                let question: KeyQuestion = read_own_body(&mut request).await?;
-                Response::from_json(&self.find_key(&question)?)
-            }
-            "call-grant-put" | "call-grant-confirm" | "call-grant-use" | "call-grants" => {
-                self.answer_about_grants(name, &mut request).await
-            }
-            "waiting" | "told" => {
-                let waiting: WaitingOfSession = self.read(&mut request).await?;
-                self.put_waiting(&waiting)?;
-                Response::from_json(&())
-            }
-            "server" => {
-                let seen: ServerSeen = self.read(&mut request).await?;
-                self.note_server(&seen)?;
-                Response::from_json(&())
-            }
-            "webhook" => {
-                let put: WebhookPut = self.read(&mut request).await?;
-                Response::from_json(&self.put_webhook(put)?)
-            }
-            "audit-export" => {
-                let after: Option<u64> = self.read(&mut request).await?;
-                Response::from_json(&self.export_audit(after)?)
-            }
-            "admin" => {
-                let question: AdminQuestion = self.read(&mut request).await?;
-                Response::from_json(&self.administer(&question)?)
-            }
-            "import-start" => {
-                let slug: String = self.read(&mut request).await?;
-                Response::from_json(&self.start_import(&slug)?)
-            }
-            "import-stage" => {
-                let staged: StagedTools = read_own_text(&mut request).await?;
-                self.prepare()?;
-                self.stage(&staged)?;
-                Response::from_json(&())
-            }
-            "import-end" => {
-                let end: ImportEnd = self.read(&mut request).await?;
-                Response::from_json(&self.end_import(end)?)
-            }
-            _ => json_response(404, &json!({ "message": "Not found" })),
-        }
+        self.respond(name, &own_bytes(&mut request).await?)
     }
 
     async fn alarm(&self) -> worker::Result<Response> {
@@ -163,34 +85,59 @@ impl DurableObject for OrganizationDurableObject {
 }
 
 impl OrganizationDurableObject {
-    async fn answer_about_grants(&self, name: &str, request: &mut Request) -> worker::Result<Response> {
+    /// Answers a message of a session or of the entry.
+    fn respond(&self, name: &str, body: &[u8]) -> worker::Result<Response> {
         match name {
-            "call-grant-put" => {
-                let grant: CallGrant = self.read(request).await?;
-                Response::from_json(&self.put_call_grant(&grant)?)
-            }
-            "call-grant-confirm" => {
-                let ids: Vec<String> = self.read(request).await?;
-                self.confirm_call_grants(&ids)?;
-                Response::from_json(&())
-            }
-            "call-grant-use" => {
-                let call: WantedCall = self.read(request).await?;
-                Response::from_json(&self.use_call_grant(&call)?)
-            }
-            "call-grants" => {
-                let question: GrantsQuestion = self.read(request).await?;
-                Response::from_json(&self.answer_grants(&question)?)
-            }
-            _ => json_response(404, &json!({ "message": "Not found" })),
+            "lookup" => self.handle(body, |this, question: Question<LookupQuestion>| this.answer_lookup(&question)),
+            "direct" => self.handle(body, |this, question: Question<DirectQuestion>| this.answer_direct(&question)),
+            "question" => self.handle(body, |this, question: Question<CatalogQuestion>| this.answer(&question)),
+            "servers" => self.handle(body, |this, question: Question<()>| this.answer_servers(&question)),
+            "toolkit" => self.handle(body, |this, slug: String| Ok(this.rulebook()?.toolkits.contains_key(&slug))),
+            "subscribe" => self.handle(body, |this, (organization, session): (String, String)| {
+                this.subscribe(&organization, &session)
+            }),
+            "sign-in-try" => self.handle(body, |this, address: String| this.may_sign_in(&address)),
+            "signed-in" => self.handle(body, |this, address: String| this.signed_in(&address)),
+            "grant" => self.handle(body, Self::grant_step),
+            // Not `handle`: an organization that is not there must not come into being.
+            "key" => Response::from_json(&self.find_key(&crate::json::from_slice::<KeyQuestion>(body)?)?),
+            "call-grant-put" => self.handle(body, |this, grant: CallGrant| this.put_call_grant(&grant)),
+            "call-grant-confirm" => self.handle(body, |this, ids: Vec<String>| this.confirm_call_grants(&ids)),
+            "call-grant-use" => self.handle(body, |this, call: WantedCall| this.use_call_grant(&call)),
+            "call-grants" => self.handle(body, |this, question: GrantsQuestion| this.answer_grants(&question)),
+            "waiting" | "told" => self.handle(body, |this, waiting: WaitingOfSession| this.put_waiting(&waiting)),
+            "server" => self.handle(body, |this, seen: ServerSeen| this.note_server(&seen)),
+            "webhook" => self.handle(body, Self::put_webhook),
+            "audit-export" => self.handle(body, |this, after: Option<u64>| this.export_audit(after)),
+            "admin" => self.handle(body, |this, question: AdminQuestion| this.administer(&question)),
+            "import-start" => self.handle(body, |this, slug: String| this.start_import(&slug)),
+            "import-stage" => self.take_stage(body),
+            "import-end" => self.handle(body, Self::end_import),
+            _ => not_found(),
         }
     }
 
-    /// Reads a message, and makes the object ready for it.
-    async fn read<T: serde::de::DeserializeOwned>(&self, request: &mut Request) -> worker::Result<T> {
-        let message = read_own_body(request).await?;
+    /// Reads a message, makes the object ready for it, and writes the answer. A function of its own for each kind of message, so
+    /// that the runtime compiles what is asked for and not all of them.
+    #[inline(never)]
+    fn handle<Q: DeserializeOwned, A: Serialize>(
+        &self,
+        body: &[u8],
+        answer: impl FnOnce(&Self, Q) -> worker::Result<A>,
+    ) -> worker::Result<Response> {
+        let question = crate::json::from_slice(body)?;
         self.prepare()?;
-        Ok(message)
+        Response::from_json(&answer(self, question)?)
+    }
+
+    /// A piece of an import, which holds pieces of JSON text as they came (`RawValue`): only the text itself gives them.
+    #[inline(never)]
+    fn take_stage(&self, body: &[u8]) -> worker::Result<Response> {
+        let text = std::str::from_utf8(body).map_err(|error| worker::Error::RustError(error.to_string()))?;
+        let staged: StagedTools = serde_json::from_str(text)?;
+        self.prepare()?;
+        self.stage(&staged)?;
+        Response::from_json(&())
     }
 
     pub(super) fn sql(&self) -> SqlStorage {
@@ -245,4 +192,8 @@ impl OrganizationDurableObject {
         }
         Err(worker::Error::RustError(format!("a message of version {version}, where {VERSION} is spoken")))
     }
+}
+
+fn not_found() -> worker::Result<Response> {
+    json_response(404, &json!({ "message": "Not found" }))
 }

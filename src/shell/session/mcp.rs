@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use futures_channel::oneshot;
+use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 use wasm_bindgen_futures::spawn_local;
 use worker::{Method, Request, Response};
@@ -45,7 +46,7 @@ impl Session {
         if let Some(Ok(body)) = &body
             && body.message.is_initialize()
         {
-            return Ok(self.reopen(request.url()?.as_str(), &context, &body.bytes).await?.into());
+            return Ok(self.reopen(request.url()?.as_str(), &context, &body.bytes).boxed_local().await?.into());
         }
         self.ladder(method, Rc::new(context), body).await
     }
@@ -78,7 +79,7 @@ impl Session {
             return Err(WireError::bad_request(message).into());
         }
         let Some(body) = body else {
-            return Ok(self.get(meta, context).await?.into());
+            return Ok(self.get(meta, context).boxed_local().await?.into());
         };
         let body = body.map_err(|(error, id)| Failure::Wire(error, id))?;
         let meta = self.with_role(meta, &context)?;
@@ -132,11 +133,12 @@ impl Session {
             Body::Batch(_) if !has_batches(&meta.protocol_version) => {
                 Err(WireError::invalid_request("batches exist in protocol version 2025-03-26 only").into())
             }
-            Body::Batch(messages) => self.serve_batch(meta, context, messages, accepts).await,
+            Body::Batch(messages) => self.serve_batch(meta, context, messages, accepts).boxed_local().await,
         }
     }
 
     /// A notification or a response.
+    #[inline(never)]
     fn take_silently(
         self: &Rc<Self>,
         meta: &Rc<SessionMeta>,
@@ -198,7 +200,8 @@ impl Session {
         Ok(answer_now(accepts, Answered::ok(text))?)
     }
 
-    /// The answer to one request.
+    /// The answer to one request. What only some methods need is in boxes, here and below: a future that is not boxed becomes a part
+    /// of this one's code, which the runtime compiles as a whole, and again whenever it has thrown compiled code away.
     pub(super) fn answer(self: Rc<Self>, exchange: Rc<Exchange>, method: String, params: Map<String, Value>) -> Answer {
         Box::pin(async move {
             let direct = exchange.meta.modes.tools == ToolMode::Direct;
@@ -206,14 +209,16 @@ impl Session {
             let result = match method.as_str() {
                 "ping" => Ok("{}".to_owned()),
                 "logging/setLevel" => self.set_log_level(&params),
-                "tools/list" if direct => self.list_direct_tools(&exchange, &params).await.map(|text| text.to_string()),
+                "tools/list" if direct => {
+                    self.list_direct_tools(&exchange, &params).boxed_local().await.map(|text| text.to_string())
+                }
                 "tools/list" => self.list_tools(&exchange.meta, &params),
                 "tools/call" => self.call_tool(&exchange, params).await,
                 "resources/list" | "resources/templates/list" | "resources/read" if !direct && apps() => {
                     own_resources(&method, &params)
                 }
                 "resources/read" if app::is_own(uri_of(&params)) && apps() => own_resources(&method, &params),
-                _ if direct => self.pass_on(&exchange, &method, params).await,
+                _ if direct => self.pass_on(&exchange, &method, params).boxed_local().await,
                 _ => Err(RpcError::method_not_found(&method)),
             };
             Answered::of(result, &exchange.id)
@@ -221,6 +226,7 @@ impl Session {
     }
 
     /// `logging/setLevel`: counts for the session, whatever restarts in between.
+    #[inline(never)]
     fn set_log_level(&self, params: &Map<String, Value>) -> Result<String, RpcError> {
         let level = params.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
         let level = level.ok_or_else(|| {
@@ -237,6 +243,7 @@ impl Session {
         Ok("{}".to_owned())
     }
 
+    #[inline(never)]
     fn list_tools(&self, meta: &SessionMeta, params: &Map<String, Value>) -> Result<String, RpcError> {
         if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
             return Err(RpcError::invalid_cursor());
@@ -273,10 +280,10 @@ impl Session {
         };
         let direct = exchange.meta.modes.tools == ToolMode::Direct;
         match name.as_str() {
-            "resume" => self.resume(exchange, &arguments).await,
-            _ if direct => self.call_direct(exchange, &name, arguments).await,
+            "resume" => self.resume(exchange, &arguments).boxed_local().await,
+            _ if direct => self.call_direct(exchange, &name, arguments).boxed_local().await,
             "execute" if self.runner().is_ok_and(|runner| runner.has_loader()) => {
-                self.execute(exchange, &arguments).await
+                self.execute(exchange, &arguments).boxed_local().await
             }
             "skills" => Ok(skills(&arguments, self.runner().is_ok_and(|runner| runner.has_loader()))),
             _ => Err(RpcError::unknown_tool(&name)),
@@ -382,6 +389,7 @@ impl Session {
 
     /// Ends the session. What still waits for a person stays until it is decided or expires: a
     /// client that tidies up after itself does not take the decision away.
+    #[inline(never)]
     pub(super) fn terminate(&self, meta: &SessionMeta, reason: Termination) -> Result<Response, Failure> {
         let runner = self.runner()?;
         runner.store.migrate()?;
@@ -426,6 +434,7 @@ fn opens_a_stream(tools: ToolMode, method: &str, params: &Map<String, Value>) ->
     method == "tools/call" && (name == Some("resume") || tools == ToolMode::Code && name == Some("execute"))
 }
 
+#[inline(never)]
 fn skills(arguments: &Map<String, Value>, has_loader: bool) -> String {
     let list = || {
         let lines: Vec<String> = SKILLS.iter().map(|(name, about, _)| format!("- {name}: {about}")).collect();
@@ -442,6 +451,7 @@ fn skills(arguments: &Map<String, Value>, has_loader: bool) -> String {
 }
 
 /// What the gateway itself has to show in the client.
+#[inline(never)]
 fn own_resources(method: &str, params: &Map<String, Value>) -> Result<String, RpcError> {
     let result = match method {
         "resources/list" => json!({ "resources": [app::entry()] }),

@@ -246,15 +246,17 @@ impl Session {
             return error_response(&WireError::restarting(), None);
         };
         let result = match context.operation.clone() {
-            Operation::Open => self.open(request, &context).await,
-            Operation::Mcp => return reply_to(Rc::clone(&self).mcp(request, context).await)?.into_response(),
+            Operation::Open => self.open(request, &context).boxed_local().await,
+            Operation::Mcp => {
+                return reply_to(Rc::clone(&self).mcp(request, context).boxed_local().await)?.into_response();
+            }
             Operation::CatalogChanged => self.catalog_changed_request(&context),
             Operation::AccessLost => self.access_lost(&context),
             Operation::View { pause } => self.view(&context, &pause),
             Operation::History { after } => self.history(&context, after.as_deref()),
-            Operation::Decide { pause } => self.decide_request(request, &context, &pause).await,
-            Operation::Stop { execution } => self.stop_request(request, &context, &execution).await,
-            Operation::Resume { pause } => self.resume_request(request, &context, &pause).await,
+            Operation::Decide { pause } => self.decide_request(request, &context, &pause).boxed_local().await,
+            Operation::Stop { execution } => self.stop_request(request, &context, &execution).boxed_local().await,
+            Operation::Resume { pause } => self.resume_request(request, &context, &pause).boxed_local().await,
         };
         reply_to(result.map(Into::into))?.into_response()
     }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 
@@ -35,12 +36,21 @@ impl Session {
         self: &Rc<Self>,
         exchange: &Rc<Exchange>,
         live: &Rc<Live>,
-        mut report: Report,
+        report: Report,
     ) -> Result<Option<(Report, bool)>, RpcError> {
-        let settings = self.settings()?;
         if exchange.meta.modes.elicitation != ElicitationMode::Native || !exchange.takes_events {
             return Ok(None);
         }
+        self.ask_and_wait(exchange, live, report).boxed_local().await
+    }
+
+    async fn ask_and_wait(
+        self: &Rc<Self>,
+        exchange: &Rc<Exchange>,
+        live: &Rc<Live>,
+        mut report: Report,
+    ) -> Result<Option<(Report, bool)>, RpcError> {
+        let settings = self.settings()?;
         let mut asked = false;
         let until = now().saturating_add(settings.resume_wait_ms);
         let askable = Askable::parse(&exchange.meta.capabilities);
