@@ -301,6 +301,19 @@ pub struct QuestionRow {
 }
 
 impl CallRow {
+    /// Whether nothing is lost with this row: the call was only made, or it was sent once, by no decision, and only reads.
+    #[must_use]
+    pub fn may_be_made_again(&self) -> bool {
+        let untouched = self.decision.is_none() && self.edited.is_none() && self.questions.is_empty();
+        let reads = self.idempotent && self.shown.as_ref().is_some_and(|shown| !shown.changes);
+        untouched
+            && match self.status {
+                CallStatus::Issued => self.sends == 0,
+                CallStatus::Sent => self.sends == 1 && reads,
+                CallStatus::Waiting | CallStatus::Sleeping | CallStatus::Approved | CallStatus::Settled => false,
+            }
+    }
+
     /// The arguments that are looked up, shown and sent.
     #[must_use]
     pub fn effective_arguments(&self) -> &Rc<str> {

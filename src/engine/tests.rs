@@ -83,6 +83,13 @@ impl Story {
         )
     }
 
+    /// Looked up, and nobody is asked.
+    fn resolve_as(&mut self, seq: u32, idempotent: bool, changes: bool) -> Vec<Effect> {
+        let moment = self.moment();
+        let shown = ShownCall { changes, ..shown("d") };
+        self.execution.resolved(&moment, seq, Resolution::Ready { ask: false, idempotent, shown, granted: None })
+    }
+
     fn settle(&mut self, seq: u32, data: &str) -> Vec<Effect> {
         let moment = self.moment();
         self.execution.settled(&moment, seq, ok_result(data))
@@ -197,14 +204,70 @@ fn item(seq: u32, digest: &str, verdict: Verdict) -> DecisionItem {
 }
 
 #[test]
-fn sent_is_written_before_the_call_leaves() {
+fn sent_is_written_before_a_call_leaves_that_may_change_something() {
+    for (idempotent, changes) in [(false, true), (true, true), (false, false)] {
+        let mut story = Story::start();
+        assert_eq!(story.turn(&[("a.write", "{}")], None), [Effect::Resolve { seq: 0 }]);
+        let effects = story.resolve_as(0, idempotent, changes);
+        let [Effect::Commit(writes), Effect::Invoke { seq: 0 }] = effects.as_slice() else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(statuses(writes), [(0, CallStatus::Sent)]);
+    }
+}
+
+#[test]
+fn what_only_reads_is_written_with_its_result() {
     let mut story = Story::start();
-    story.turn(&[("a.read", "{}")], None);
-    let effects = story.resolve(0, false, "d");
-    let [Effect::Commit(writes), Effect::Invoke { seq: 0 }] = effects.as_slice() else {
-        panic!("{effects:?}");
-    };
-    assert!(writes.iter().any(|write| matches!(write, Write::Call(call) if call.status == CallStatus::Sent)));
+    assert_eq!(story.turn(&[("a.read", "{}")], None), [Effect::Resolve { seq: 0 }]);
+    assert_eq!(story.resolve_as(0, true, false), [Effect::Invoke { seq: 0 }]);
+    let effects = story.settle(0, "1");
+    let [Effect::Commit(writes), Effect::Answer(_)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(0, CallStatus::Settled)]);
+    assert!(matches!(writes.first(), Some(Write::Execution(row)) if row.next_order == 1));
+}
+
+#[test]
+fn reads_on_their_way_are_written_with_what_has_to_be() {
+    let mut story = Story::start();
+    story.turn(&[("a.read", "{}"), ("a.write", "{}"), ("a.later", "{}")], None);
+    story.resolve_as(0, true, false);
+    let effects = story.resolve_as(1, false, true);
+    let [Effect::Commit(writes), Effect::Invoke { seq: 1 }] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(0, CallStatus::Sent), (1, CallStatus::Sent), (2, CallStatus::Issued)]);
+    // Nothing was changed that is not written: what comes next writes its own rows only.
+    let effects = story.settle(0, "1");
+    let Some(Effect::Commit(writes)) = effects.first() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(0, CallStatus::Settled)]);
+}
+
+#[test]
+fn what_a_client_or_a_person_does_is_written_at_once_with_what_was_not() {
+    let mut story = Story::start();
+    story.turn(&[("a.read", "{}"), ("a.gated", "{}")], None);
+    story.resolve_as(0, true, false);
+    let moment = story.moment();
+    let effects = story.execution.client_left(&moment);
+    let [Effect::Commit(writes)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(0, CallStatus::Sent), (1, CallStatus::Issued)]);
+    let effects = story.resolve(1, true, "d");
+    let [Effect::Commit(writes)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(1, CallStatus::Waiting)]);
+}
+
+#[test]
+fn a_timer_is_written_when_it_starts() {
+    let mut story = Story::start();
+    let timer =
+        IssuedCall { seq: 0, address: "sleep".to_owned(), arguments: Ok("{}".into()), line: None, timer: Some(50) };
+    let effects = story.raw_turn(vec![timer], None);
+    let Some(Effect::Commit(writes)) = effects.first() else { panic!("{effects:?}") };
+    assert_eq!(statuses(writes), [(0, CallStatus::Sleeping)]);
+}
+
+fn statuses(writes: &[Write]) -> Vec<(u32, CallStatus)> {
+    let status = |write: &Write| if let Write::Call(call) = write { Some((call.seq, call.status)) } else { None };
+    writes.iter().filter_map(status).collect()
 }
 
 #[test]

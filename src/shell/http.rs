@@ -170,6 +170,13 @@ pub(crate) async fn ask_object(stub: Stub, request: &Request) -> worker::Result<
     response.dyn_into().map_err(|_| worker::Error::RustError("the object gave no response".to_owned()))
 }
 
+/// The body of an answer of one of the gateway's own objects, in one piece: a stream would cross between JavaScript and wasm several
+/// times for each part.
+pub(crate) async fn body_of(response: &web_sys::Response) -> worker::Result<Vec<u8>> {
+    let buffer = wasm_bindgen_futures::JsFuture::from(response.array_buffer()?).await?;
+    Ok(js_sys::Uint8Array::new(&buffer).to_vec())
+}
+
 /// The headers that every answer on `/mcp` has.
 pub(crate) fn mcp_headers() -> [(&'static str, &'static str); 3] {
     let [allow, expose] = cors::response_headers();

@@ -14,7 +14,8 @@
 //!
 //! Reads create nothing: an object that was never opened has no table.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,7 +80,17 @@ pub(crate) struct SessionStore {
     has_tables: Cell<bool>,
     /// The layout is an older one: it is brought up to date before the first write.
     is_old: Cell<bool>,
+    /// What [`Self::oldest_end`] found, until that may be different: it is asked for at every step.
+    oldest_end: Cell<Option<Oldest>>,
+    /// The same of [`Self::oldest_stream_end`].
+    oldest_stream_end: Cell<Option<Oldest>>,
+    /// Open executions whose row in `execution` was written: it changes only when they end.
+    listed: RefCell<BTreeSet<String>>,
 }
+
+/// The earliest end in a table; `None` where nothing in it has ended.
+#[derive(Debug, Clone, Copy)]
+struct Oldest(Option<u64>);
 
 /// Calls of one execution with the same tool, and the same decision.
 pub(crate) struct KindOfCalls {
@@ -101,7 +112,14 @@ pub(crate) struct StoredQuestion {
 
 impl SessionStore {
     pub(crate) fn new(state: &State) -> Self {
-        Self { sql: state.storage().sql(), has_tables: Cell::new(false), is_old: Cell::new(false) }
+        Self {
+            sql: state.storage().sql(),
+            has_tables: Cell::new(false),
+            is_old: Cell::new(false),
+            oldest_end: Cell::new(None),
+            oldest_stream_end: Cell::new(None),
+            listed: RefCell::default(),
+        }
     }
 
     /// Whether anything was ever written here. Refuses a layout from the future.
@@ -157,6 +175,9 @@ impl SessionStore {
     pub(crate) fn forget_tables(&self) {
         self.has_tables.set(false);
         self.is_old.set(false);
+        self.oldest_end.set(None);
+        self.oldest_stream_end.set(None);
+        self.listed.borrow_mut().clear();
     }
 
     pub(crate) fn session_meta(&self) -> Result<Option<SessionMeta>, StoreError> {
@@ -232,11 +253,20 @@ impl SessionStore {
     fn put_execution(&self, row: &ExecutionRow) -> Result<(), StoreError> {
         // One that has ended stays among the open ones until nothing of it is on its way.
         let ended = row.ended_at.filter(|_| !row.settling).map(cast);
-        self.sql.exec(
-            "INSERT INTO execution (id, created_at, ended_at) VALUES (?, ?, ?) \
-             ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at",
-            vec![row.id.as_str().into(), cast(row.created_at).into(), ended.into()],
-        )?;
+        let is_listed = self.listed.borrow().contains(&row.id);
+        if ended.is_some() || !is_listed {
+            self.sql.exec(
+                "INSERT INTO execution (id, created_at, ended_at) VALUES (?, ?, ?) \
+                 ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at",
+                vec![row.id.as_str().into(), cast(row.created_at).into(), ended.into()],
+            )?;
+        }
+        if ended.is_some() {
+            self.oldest_end.set(None);
+            self.listed.borrow_mut().remove(&row.id);
+        } else if !is_listed {
+            self.listed.borrow_mut().insert(row.id.clone());
+        }
         // The outcome may be large and never changes: it has a row of its own.
         if let Some(outcome) = &row.outcome {
             self.put_row(&row.id, "outcome", 0, outcome.as_ref())?;
@@ -344,12 +374,12 @@ impl SessionStore {
 
     /// When the execution that ended first did so.
     pub(crate) fn oldest_end(&self) -> Result<Option<u64>, StoreError> {
-        let rows = self.rows("SELECT MIN(ended_at) FROM execution WHERE ended_at IS NOT NULL", vec![])?;
-        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of))
+        self.known(&self.oldest_end, "SELECT MIN(ended_at) FROM execution WHERE ended_at IS NOT NULL")
     }
 
     /// Forgets executions that ended at or before a time.
     pub(crate) fn forget_ended(&self, until: u64) -> Result<(), StoreError> {
+        self.oldest_end.set(None);
         for table in ["journal", "pause"] {
             self.sql.exec(
                 &format!("DELETE FROM {table} WHERE execution IN (SELECT id FROM execution WHERE ended_at <= ?)"),
@@ -508,6 +538,7 @@ impl SessionStore {
     }
 
     fn put_stream(&self, stream: u32, row: &StreamRow) -> Result<(), StoreError> {
+        self.oldest_stream_end.set(None);
         self.sql.exec(
             "UPDATE stream SET ended_at = ?, json = ? WHERE id = ?",
             vec![row.ended_at.map(cast).into(), to_text("stream", row)?.into(), i64::from(stream).into()],
@@ -523,6 +554,7 @@ impl SessionStore {
     }
 
     pub(crate) fn forget_stream(&self, stream: u32) -> Result<(), StoreError> {
+        self.oldest_stream_end.set(None);
         for table in OF_STREAM {
             self.sql.exec(&format!("DELETE FROM {table} WHERE stream = ?"), vec![i64::from(stream).into()])?;
         }
@@ -532,12 +564,12 @@ impl SessionStore {
 
     /// When the stream that ended first did so.
     pub(crate) fn oldest_stream_end(&self) -> Result<Option<u64>, StoreError> {
-        let rows = self.rows("SELECT MIN(ended_at) FROM stream WHERE ended_at IS NOT NULL", vec![])?;
-        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of))
+        self.known(&self.oldest_stream_end, "SELECT MIN(ended_at) FROM stream WHERE ended_at IS NOT NULL")
     }
 
     /// Forgets streams that ended, or that were opened and never ended, at or before a time.
     pub(crate) fn forget_streams(&self, ended_until: u64, opened_until: u64) -> Result<(), StoreError> {
+        self.oldest_stream_end.set(None);
         let times = || vec![cast(ended_until).into(), cast(opened_until).into()];
         let old = "ended_at <= ? OR (ended_at IS NULL AND opened_at <= ?)";
         for table in OF_STREAM {
@@ -550,6 +582,8 @@ impl SessionStore {
 
     /// Forgets one execution as if it had never been.
     pub(crate) fn forget_execution(&self, execution: &str) -> Result<(), StoreError> {
+        self.listed.borrow_mut().remove(execution);
+        self.oldest_end.set(None);
         for statement in [
             "DELETE FROM journal WHERE execution = ?",
             "DELETE FROM pause WHERE execution = ?",
@@ -562,6 +596,7 @@ impl SessionStore {
 
     /// Forgets every stream.
     pub(crate) fn forget_all_streams(&self) -> Result<(), StoreError> {
+        self.oldest_stream_end.set(None);
         for table in OF_STREAM {
             self.sql.exec(&format!("DELETE FROM {table}"), None)?;
         }
@@ -571,6 +606,7 @@ impl SessionStore {
 
     /// Forgets executions that ended and of which nobody was asked anything.
     pub(crate) fn forget_unpaused(&self) -> Result<(), StoreError> {
+        self.oldest_end.set(None);
         let ended = "SELECT id FROM execution WHERE ended_at IS NOT NULL AND id NOT IN (SELECT execution FROM pause)";
         self.sql.exec(&format!("DELETE FROM journal WHERE execution IN ({ended})"), None)?;
         self.sql.exec(&format!("DELETE FROM execution WHERE id IN ({ended})"), None)?;
@@ -627,6 +663,16 @@ impl SessionStore {
             }
         }
         texts.iter().map(|(number, text)| parse(&format!("{kind} {number} of {execution}"), text)).collect()
+    }
+
+    fn known(&self, known: &Cell<Option<Oldest>>, query: &str) -> Result<Option<u64>, StoreError> {
+        if let Some(Oldest(end)) = known.get() {
+            return Ok(end);
+        }
+        let rows = self.rows(query, vec![])?;
+        let end = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(integer_of);
+        known.set(Some(Oldest(end)));
+        Ok(end)
     }
 
     fn rows(&self, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Vec<Vec<SqlStorageValue>>, StoreError> {

@@ -18,6 +18,26 @@ impl Execution {
         self.take_effects()
     }
 
+    /// The same for a step after which calls may only have been made, looked up, or sent to be read: then nothing is written yet, and
+    /// nothing has to be durable before a read may leave. The next commit writes these rows with its own. Lost with the object's memory
+    /// they are made again: the results that were delivered are written, the calls that follow from them are the same ones, and
+    /// a read may be sent again.
+    pub(super) fn finish_reading_step(&mut self, moment: &Moment) -> Vec<Effect> {
+        self.advance(moment);
+        if self.only_reads() { std::mem::take(&mut self.changed.effects) } else { self.take_effects() }
+    }
+
+    /// Whether the changes that are not written yet are all such.
+    fn only_reads(&self) -> bool {
+        let changed = &self.changed;
+        self.row.status == ExecutionStatus::Running
+            && changed.pauses.is_empty()
+            && !changed.output
+            && !changed.calls.is_empty()
+            && changed.calls.iter().filter_map(|seq| self.call(*seq)).all(CallRow::may_be_made_again)
+            && changed.effects.iter().all(|effect| matches!(effect, Effect::Resolve { .. } | Effect::Invoke { .. }))
+    }
+
     pub(super) fn advance(&mut self, moment: &Moment) {
         if self.row.status.is_over() {
             self.give_up_lost_sends(moment.now);

@@ -1,7 +1,8 @@
 //! One execution: its journal in memory and every transition of it.
 //!
 //! Each input is one method that takes a [`Moment`] and returns effects. All rows that a step
-//! changes leave in one [`Effect::Commit`], before anything that acts on them.
+//! changes leave in one [`Effect::Commit`], before anything that acts on them. Rows that nothing
+//! depends on wait for the next commit: see `Execution::finish_reading_step`.
 
 mod calls;
 mod course;
@@ -283,7 +284,7 @@ impl Execution {
                 self.live.lost_in_a_row = 0;
             }
         }
-        self.finish_step(moment)
+        self.finish_reading_step(moment)
     }
 
     /// The sandbox ended without being asked to, or could not be started; because of this line of the program, if one is
@@ -322,7 +323,7 @@ impl Execution {
         if let Some(call) = self.call(seq).cloned() {
             self.apply_resolution(moment.now, &call, resolution);
         }
-        self.finish_step(moment)
+        self.finish_reading_step(moment)
     }
 
     /// A call was answered. `result` is the JSON text of what the program gets.

@@ -27,13 +27,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use worker::{Env, Headers, Method, Request, RequestInit, Response};
+use worker::{Env, Method, Request, RequestInit, Response};
 
 pub(super) use self::cache::FRESH_MS;
 use self::cache::Remembered;
 pub(super) use self::staging::staged_tool;
 use super::clock::{now, sleep};
-use super::http::{BodyError, read_body};
+use super::http::{ask_object, body_of};
 use super::platform::{log_failure, platform_failure};
 use super::random::jitter;
 use crate::auth::api_key::{KeyRecord, PresentedKey};
@@ -269,14 +269,12 @@ async fn change<Q: Serialize + ?Sized, A: DeserializeOwned>(
 }
 
 async fn ask_once(env: &Env, organization: &str, name: &str, body: &str) -> worker::Result<Vec<u8>> {
-    let headers = Headers::new();
-    headers.set("content-type", "application/json")?;
     let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_headers(headers).with_body(Some(body.into()));
+    init.with_method(Method::Post).with_body(Some(body.into()));
     let request = Request::new_with_init(&format!("https://organization.internal/internal/{name}"), &init)?;
-    let mut response = stub(env, organization)?.fetch_with_request(request).await?;
-    let status = response.status_code();
-    let bytes = response.bytes().await?;
+    let response = ask_object(stub(env, organization)?, &request).await?;
+    let status = response.status();
+    let bytes = body_of(&response).await?;
     if status != 200 {
         let message = format!("the organization object answered {status}");
         return Err(worker::Error::RustError(message));
@@ -293,8 +291,9 @@ pub(crate) async fn read_own_body<T: DeserializeOwned>(request: &mut Request) ->
 }
 
 async fn own_bytes(request: &mut Request) -> worker::Result<Vec<u8>> {
-    read_body(request, ANSWER_LIMIT).await.map_err(|error| match error {
-        BodyError::TooLarge => worker::Error::RustError("an internal message is too large".to_owned()),
-        BodyError::Broken => worker::Error::RustError("an internal message broke off".to_owned()),
-    })
+    let bytes = request.bytes().await?;
+    if bytes.len() > ANSWER_LIMIT {
+        return Err(worker::Error::RustError("an internal message is too large".to_owned()));
+    }
+    Ok(bytes)
 }
