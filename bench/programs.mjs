@@ -12,8 +12,8 @@ import { median, percentile } from "./statistics.mjs";
 const SETTLED = 100;
 /** How long a program that waits stays in memory here, in milliseconds: it has to be replayed. */
 const SUSPEND_AFTER_MS = 1;
-/** How long a program sleeps before it is replayed, in milliseconds: longer than all else that an end leaves to do takes. */
-const SLEEP_MS = 300;
+/** How long a program sleeps before it is replayed, in milliseconds: until then the end of the one before it was told. */
+const SLEEP_MS = 1_500;
 
 /**
  * Resolves with `{rounds, settled, codemode, countersign, cold, replay, approved, ratios}`: of each kind the milliseconds of every

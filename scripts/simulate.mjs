@@ -13,6 +13,6 @@ await runScript(async () => {
   await ensureRust({});
   const env = { SIMULATION_CRASH_POINTS: process.env.SIMULATION_CRASH_POINTS ?? "100000" };
   // The profile that `npm test` has compiled: another one would take longer to compile than this takes to run.
-  await run("cargo", ["test", "--lib", "simulation", "--", "--nocapture"], { cwd: ROOT, what: "the simulation", show: "problems", env });
+  await run("cargo", ["test", "--all-features", "--lib", "simulation", "--", "--nocapture"], { cwd: ROOT, what: "the simulation", show: "problems", env });
   return 0;
 });

@@ -326,6 +326,11 @@ describe("one gateway in development mode", () => {
     await listed("?status=waiting", 0);
     const [declined] = await listed("?tool=deleteItem&status=completed", 2);
     assert.deepEqual([declined.tools, declined.approved, declined.declined], [["demo.deleteItem"], 0, 2]);
+    // A session that is closed at once forgets its programs, but not before they were told.
+    const brief = await agent("zoe");
+    await brief.tool("execute", { code: "return await tools.demo.listItems({})" });
+    assert.equal((await brief.del()).status, 200);
+    assert.deepEqual((await listed("?account=zoe", 1))[0].tools, ["demo.listItems"]);
   });
 
   test("ids cannot be guessed, and a wrong one says nothing", async () => {

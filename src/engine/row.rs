@@ -70,7 +70,7 @@ pub enum CallStatus {
     Sleeping,
     /// A person accepted; the call was not sent yet.
     Approved,
-    /// Written before the request leaves: after a crash we must know that it may have arrived.
+    /// Written before the request leaves, where that may change something: after a crash we must know that it may have arrived.
     Sent,
     /// The result is recorded and never changes.
     Settled,

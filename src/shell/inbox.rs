@@ -20,7 +20,7 @@ use super::organization;
 use super::runner::{Live, Runner};
 use super::store::{KindOfCalls, StoreError};
 use super::telemetry::log;
-use crate::engine::{CallRow, CallStatus, ExecutionStatus, Write};
+use crate::engine::{CallRow, CallStatus, ExecutionStatus, QuestionRow, Write};
 use crate::internal::{ProgramLine, VERSION, WaitingItem, WaitingOfSession, WaitingTool};
 use crate::json::sha256_hex;
 use crate::protocol::text::bounded;
@@ -84,8 +84,12 @@ fn telling(writes: &[Write], events: &[SessionEvent]) -> Option<Telling> {
     let decided = notices.into_iter().any(|notice| notice.event != FINISHED);
     let waits = |write: &Write| match write {
         Write::Pause(pause) => pause.led_to.is_none(),
-        // One that is asked again may wait for somebody else than before.
-        Write::Call(call) => call.status == CallStatus::Waiting && call.shown_before.is_some(),
+        Write::Call(call) => {
+            // One that is asked again may wait for somebody else than before, or may not have waited any more.
+            let asked_again = call.shown_before.is_some() || call.shown.as_ref().is_some_and(|shown| shown.held);
+            let given_up = |question: &QuestionRow| question.withdrawn && question.decision.is_none();
+            call.status == CallStatus::Waiting && asked_again || call.questions.last().is_some_and(given_up)
+        }
         // One that was stopped may have waited.
         Write::Execution(row) => row.ended_at.is_some() && row.status != ExecutionStatus::Completed,
         Write::Output(_) => false,
@@ -197,14 +201,14 @@ impl Runner {
             if told != told_then {
                 self.store.put_told_programs(&told_then).map_err(stored)?;
             }
-            match last {
-                Some(last) => {
-                    self.store.forget_told_events(last).map_err(stored)?;
-                    // There may be more.
-                    self.inbox.again.set(true);
-                }
-                None => self.all_is_told(),
+            if let Some(last) = last {
+                self.store.forget_told_events(last).map_err(stored)?;
             }
+            if self.terminated_at.get().is_some() {
+                self.store.forget_unpaused().map_err(stored)?;
+            }
+            // There may be more, and where there is not, that is noted.
+            self.inbox.again.set(true);
         }
         Ok(())
     }
@@ -264,7 +268,12 @@ impl Runner {
         let Some(row) = self.store.execution_alone(id)? else {
             return Ok(None);
         };
-        let kinds = if row.journal_bytes <= LISTED_BYTES { self.store.kinds_of_calls(id)? } else { Vec::new() };
+        let kinds = if row.journal_bytes <= LISTED_BYTES { self.store.kinds_of_calls(id) } else { Ok(Vec::new()) };
+        // A row may be too large for the database to read; the rest must be told all the same.
+        let kinds = kinds.unwrap_or_else(|error| {
+            log("mcp_calls_not_counted", json!({ "executionId": id, "reason": error.to_string() }));
+            Vec::new()
+        });
         let mut tools: Vec<String> = Vec::new();
         for kind in &kinds {
             if tools.len() < TOOLS && !tools.contains(&kind.address) {
@@ -363,7 +372,15 @@ mod tests {
         use Telling::{Now, Soon};
         let settled = call(&json!({ "result": "{\"ok\":true}" }));
         let asked_again = json!({ "digest": "", "arguments": "", "title": "", "description": "", "method": "", "url": "", "reason": "", "binding": "" });
+        let held = {
+            let mut shown = asked_again.clone();
+            shown.as_object_mut().unwrap().insert("held".to_owned(), true.into());
+            call(&json!({ "status": "waiting", "shown": shown }))
+        };
         let asked_again = call(&json!({ "status": "waiting", "shownBefore": asked_again }));
+        let question =
+            json!({ "asked": "{}", "form": false, "digest": "", "askedAt": 1, "deadline": 2, "withdrawn": true });
+        let given_up = call(&json!({ "status": "sent", "questions": [question] }));
         for (what, writes, events, expected) in [
             ("nothing", vec![], vec![], None),
             ("a read was answered", vec![settled.clone()], vec![], None),
@@ -377,6 +394,8 @@ mod tests {
             ("a decision", vec![call(&json!({ "status": "approved" }))], vec![event(Some("decided"))], Some(Now)),
             ("an expiry", vec![call(&json!({}))], vec![event(None), event(Some("expired"))], Some(Now)),
             ("a tool that changed while it waited", vec![asked_again], vec![], Some(Now)),
+            ("an approved call that a stop held", vec![held], vec![event(None)], Some(Now)),
+            ("a question that its tool gave up", vec![given_up], vec![], Some(Now)),
         ] {
             assert!(telling(&writes, &events) == expected, "{what}");
         }

@@ -604,12 +604,16 @@ impl SessionStore {
         Ok(())
     }
 
-    /// Forgets executions that ended and of which nobody was asked anything.
+    /// Forgets executions that ended and of which nobody was asked anything, as far as the organization was told of them.
     pub(crate) fn forget_unpaused(&self) -> Result<(), StoreError> {
         self.oldest_end.set(None);
-        let ended = "SELECT id FROM execution WHERE ended_at IS NOT NULL AND id NOT IN (SELECT execution FROM pause)";
-        self.sql.exec(&format!("DELETE FROM journal WHERE execution IN ({ended})"), None)?;
-        self.sql.exec(&format!("DELETE FROM execution WHERE id IN ({ended})"), None)?;
+        let told = self.told_programs()?;
+        let until = told.split(' ').next().and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
+        let ended = "SELECT id FROM execution WHERE (ended_at < ?1 OR (ended_at = ?1 AND instr(?2, id) > 0)) \
+             AND id NOT IN (SELECT execution FROM pause)";
+        let values = || vec![cast(until).into(), told.as_str().into()];
+        self.sql.exec(&format!("DELETE FROM journal WHERE execution IN ({ended})"), values())?;
+        self.sql.exec(&format!("DELETE FROM execution WHERE id IN ({ended})"), values())?;
         Ok(())
     }
 

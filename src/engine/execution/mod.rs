@@ -245,7 +245,7 @@ impl Execution {
 
     /// Time went by, the object was restarted, or a decision was written.
     pub fn wake(&mut self, moment: &Moment) -> Vec<Effect> {
-        self.finish_step(moment)
+        self.finish_reading_step(moment)
     }
 
     /// The sandbox made a turn. One of a dropped sandbox, or one that was not its to make, changes

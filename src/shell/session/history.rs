@@ -32,11 +32,22 @@ impl Session {
         let more = ids.len() > PAGE;
         ids.truncate(PAGE);
         let next = ids.last().filter(|_| more).map(|(at, id)| format!("{at}-{id}"));
+        let open = self.runner()?.open();
         let mut executions = Vec::new();
         for (_, id) in &ids {
             let Some(row) = store.execution(id)? else { continue };
-            let calls = if row.journal_bytes <= LISTED_BYTES { Some(store.calls(id)?) } else { None };
-            let count = store.count_calls(id)?;
+            // A read on its way may not be written yet.
+            let live = open.iter().find(|live| live.id == *id).map(|live| live.engine.borrow());
+            let listed = row.journal_bytes <= LISTED_BYTES;
+            let calls = match &live {
+                Some(engine) if listed => Some(engine.calls().to_vec()),
+                None if listed => Some(store.calls(id)?),
+                Some(_) | None => None,
+            };
+            let count = match &live {
+                Some(engine) => u64::try_from(engine.calls().len()).unwrap_or(u64::MAX),
+                None => store.count_calls(id)?,
+            };
             let pauses = store.pauses(id)?;
             let encode = |pause: &str| ExecutionId::encode(&holder, pause).unwrap_or_default();
             executions.push(execution_view(&row, count, calls.as_deref(), &pauses, encode));
