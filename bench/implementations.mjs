@@ -87,6 +87,7 @@ function countingModules(bundle, classes) {
     'import { counted, countedEntry } from "./counting.js";',
     ...classes.map((name) => `const Counted${name} = counted("${name}", ${name});`),
     `export { ${classes.map((name) => `Counted${name} as ${name}`).join(", ")} };`,
+    'export { SandboxLauncher } from "./index.js";',
     "export default countedEntry(Entry);",
   ].join("\n");
   return [

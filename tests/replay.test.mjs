@@ -21,7 +21,6 @@ import { RpcTarget } from "cloudflare:workers";
 
 const PRELUDE = ${JSON.stringify(PRELUDE)};
 const CODE = ${JSON.stringify(CODE)};
-let sandboxes = 0;
 
 class Host extends RpcTarget {
   constructor(heard) { super(); this.heard = heard; this.text = ""; this.pieces = []; }
@@ -49,7 +48,7 @@ async function execute(env, program, seed, lose) {
     heard.logs = []; heard.emitted = [];
     let next, entrypoint;
     const turns = [];
-    const worker = env.LOADER.get("replay-" + ++sandboxes + "-" + seed, async () => ({ ...JSON.parse(CODE), mainModule: "main.js", modules: { "main.js": PRELUDE, "program.js": program }, env: {}, globalOutbound: null }));
+    const worker = env.LOADER.load({ ...JSON.parse(CODE), mainModule: "main.js", modules: { "main.js": PRELUDE, "program.js": program }, env: {}, globalOutbound: null });
     entrypoint = worker.getEntrypoint();
     const host = new Host((text, answer) => { turns.push({ text, answer }); next?.(); });
     let failed;

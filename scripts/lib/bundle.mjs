@@ -194,6 +194,7 @@ async function makeEntryLight(folder, unwinds) {
     'import Entry, { SessionDurableObject as Bound } from "./bindings.js";',
     'import { lightEntry, lightObject } from "../src/shell/light.js";',
     'export { OrganizationDurableObject } from "./bindings.js";',
+    'export { SandboxLauncher } from "../src/shell/launcher.js";',
     "export const SessionDurableObject = lightObject(Bound);",
     unwinds ? "export default lightEntry(Entry);" : "export default Entry;",
   ].join("\n");

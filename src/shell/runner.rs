@@ -600,12 +600,10 @@ impl Runner {
 
     fn open_sandbox(self: &Rc<Self>, live: &Rc<Live>, boot: &Boot) {
         let attempt = boot.attempt;
-        let Some(loader) = loader(&self.env) else {
+        if !self.has_loader() {
             self.sandbox_lost_later(live, attempt, "this account has no Worker Loader binding");
             return;
-        };
-        // A fresh isolate for every attempt: one that is used again may be polluted.
-        let id = format!("{}-{attempt}-{}", live.id, random_hex::<8>().unwrap_or_default());
+        }
         let (runner, target) = (Rc::downgrade(self), Rc::downgrade(live));
         let on_turn = move |text: String, answer: js_sys::Function| {
             let (Some(runner), Some(live)) = (runner.upgrade(), target.upgrade()) else {
@@ -622,7 +620,7 @@ impl Runner {
             spawn_local(async move { runner.sandbox_lost(&live, attempt, &reason) });
         };
         let prelude = live.engine.borrow().row().prelude;
-        match Sandbox::start(&loader, &id, (&live.program, prelude), boot, on_turn, on_lost) {
+        match Sandbox::start((&live.program, prelude), boot, on_turn, on_lost) {
             Ok(sandbox) => *live.sandbox.borrow_mut() = Some(Machine::Sandbox(sandbox)),
             Err(reason) => self.sandbox_lost_later(live, attempt, &reason),
         }

@@ -1,5 +1,5 @@
 // The host's side of a sandbox: starts a Dynamic Worker and hands its turns to Rust.
-import { RpcTarget } from "cloudflare:workers";
+import { exports, RpcTarget } from "cloudflare:workers";
 
 // Characters of one turn, all pieces together.
 const TURN_LIMIT = 48 * 1024 * 1024;
@@ -50,8 +50,8 @@ class Host extends RpcTarget {
 
 // Starts a sandbox. `turn(text, answer)` is told each turn; `lost(message)` is called once when the program's isolate
 // ends, in whatever way.
-export function start_sandbox(loader, id, code, prelude, program, boot, turn, lost) {
-  let entrypoint;
+export function start_sandbox(code, prelude, program, boot, turn, lost) {
+  let running;
   let ended = false;
   const end = (message) => {
     if (ended) return;
@@ -59,16 +59,16 @@ export function start_sandbox(loader, id, code, prelude, program, boot, turn, lo
     lost(message);
   };
   try {
-    const worker = loader.get(id, async () => ({
+    const worker = {
       ...JSON.parse(code),
       mainModule: "main.js",
       modules: { "main.js": prelude, "program.js": program },
       env: {},
       globalOutbound: null,
-    }));
-    entrypoint = worker.getEntrypoint();
+    };
     const host = new Host(turn);
-    entrypoint.run(host, host.send(boot)).then(() => end("it ended"), (error) => end(String(error?.message ?? error)));
+    running = exports.SandboxLauncher.run(worker, host, host.send(boot));
+    running.then(() => end("it ended"), (error) => end(String(error?.message ?? error)));
   } catch (error) {
     // Not at once: the caller has not got the handle yet.
     Promise.resolve().then(() => end(String(error?.message ?? error)));
@@ -76,7 +76,7 @@ export function start_sandbox(loader, id, code, prelude, program, boot, turn, lo
   return {
     drop() {
       ended = true;
-      try { entrypoint?.[Symbol.dispose]?.(); } catch { /* it is gone already */ }
+      try { running?.[Symbol.dispose]?.(); } catch { /* it is gone already */ }
     },
   };
 }

@@ -38,10 +38,7 @@ const MESSAGE_LIMIT: usize = 8_000;
 #[wasm_bindgen(module = "/src/shell/sandbox.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
-    #[allow(clippy::too_many_arguments, reason = "the shape of the JavaScript function")]
     fn start_sandbox(
-        loader: &JsValue,
-        id: &str,
         code: &str,
         prelude: &str,
         program: &str,
@@ -87,8 +84,6 @@ impl Sandbox {
     /// Starts a sandbox. `on_turn` gets the text of each turn and a function that answers it,
     /// `on_lost` the reason when it ends by itself.
     pub(crate) fn start(
-        loader: &JsValue,
-        id: &str,
         (program, prelude_version): (&ProgramRow, u32),
         boot: &Boot,
         on_turn: impl Fn(String, js_sys::Function) + 'static,
@@ -97,8 +92,6 @@ impl Sandbox {
         let turn = Closure::<dyn FnMut(String, js_sys::Function)>::own_assert_unwind_safe(on_turn);
         let lost = Closure::<dyn FnMut(String)>::own_assert_unwind_safe(on_lost);
         let handle = start_sandbox(
-            loader,
-            id,
             CODE,
             prelude(prelude_version).ok_or("this release has no such prelude")?,
             &program.compiled,

@@ -419,6 +419,8 @@ impl Session {
                 runner.step(&live, Execution::cancel);
             }
         }
+        // What was not told yet was not forgotten.
+        runner.tell_waiting_later();
         runner.rearm();
         log(
             "mcp_session_terminated",
