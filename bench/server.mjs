@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { ROOT } from "../scripts/lib/paths.mjs";
+import { memoryOf } from "../tests/harness/process.mjs";
 
 const RUNTIME = fileURLToPath(new URL("./runtime.mjs", import.meta.url));
 const START_TIMEOUT_MS = 60_000;
@@ -85,14 +86,6 @@ function killGroup(host) {
   } catch {
     // It is gone already.
   }
-}
-
-/** Resident memory of a process in bytes. */
-function memoryOf(pid) {
-  if (process.platform === "linux") {
-    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) * 1024;
-  }
-  return Number(execFileSync("ps", ["-o", "rss=", "-p", String(pid)], { encoding: "utf8" })) * 1024;
 }
 
 /** Processor time of a process, all its threads, in its own code and in the kernel's. */

@@ -12,7 +12,7 @@ use super::pages::{
     redirect, visit,
 };
 use super::platform::{log_failure, platform_failure};
-use super::sandbox::loader;
+use super::sandbox::has_loader;
 use crate::auth::Principal;
 use crate::console::pages as html;
 use crate::internal::{AdminAnswer, Via};
@@ -42,7 +42,7 @@ pub(super) async fn home(request: &Request, edge: &Edge<'_>) -> worker::Result<R
         origin: &edge.origin,
         person: &name_of(&person),
         admin: person.administers(),
-        loader_missing: loader(edge.env).is_none(),
+        loader_missing: !has_loader(edge.env),
         direct: edge.settings.default_tool_mode == ToolMode::Direct,
         credential: match auth.dev() {
             Some(dev) if !dev.require_token => html::Credential::Nothing,

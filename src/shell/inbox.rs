@@ -18,7 +18,7 @@ use wasm_bindgen_futures::spawn_local;
 use super::clock::{now, sleep};
 use super::organization;
 use super::runner::{Live, Runner};
-use super::store::{KindOfCalls, StoreError};
+use super::store::{KindOfCalls, StoreError, told_until};
 use super::telemetry::log;
 use crate::engine::{CallRow, CallStatus, ExecutionStatus, QuestionRow, Write};
 use crate::internal::{ProgramLine, VERSION, WaitingItem, WaitingOfSession, WaitingTool};
@@ -80,8 +80,8 @@ pub(super) enum Telling {
 
 /// When these writes, and the events that go with them, are to be told; `None` for not at all.
 fn telling(writes: &[Write], events: &[SessionEvent]) -> Option<Telling> {
-    let notices = events.iter().filter_map(|event| event.notice.as_ref());
-    let decided = notices.into_iter().any(|notice| notice.event != FINISHED);
+    let mut notices = events.iter().filter_map(|event| event.notice.as_ref());
+    let decided = notices.any(|notice| notice.event != FINISHED);
     let waits = |write: &Write| match write {
         Write::Pause(pause) => pause.led_to.is_none(),
         Write::Call(call) => {
@@ -145,11 +145,12 @@ impl Runner {
         spawn_local(async move {
             while let Some((since, last)) = runner.inbox.soon.get() {
                 let at = last.saturating_add(SOON_MS).min(since.saturating_add(SOON_MOST_MS));
-                if at <= now() {
+                let left = at.saturating_sub(now());
+                if left == 0 {
                     runner.tell_waiting_later();
                     return;
                 }
-                sleep(Duration::from_millis(at.saturating_sub(now()))).await;
+                sleep(Duration::from_millis(left)).await;
             }
         });
     }
@@ -207,8 +208,13 @@ impl Runner {
             if self.terminated_at.get().is_some() {
                 self.store.forget_unpaused().map_err(stored)?;
             }
-            // There may be more, and where there is not, that is noted.
-            self.inbox.again.set(true);
+            if last.is_some() {
+                // There may be more.
+                self.inbox.again.set(true);
+            } else if !self.inbox.again.get() && self.inbox.soon.get().is_none() {
+                // Nothing came up while the organization was told.
+                self.all_is_told();
+            }
         }
         Ok(())
     }
@@ -248,10 +254,8 @@ impl Runner {
     /// The programs that ended and were not told of, and the mark for when they were. Two may end in the same millisecond, one of
     /// them before and one after it was told, so the mark names those of the last.
     fn ended_since(&self, told: &str) -> Result<(Vec<String>, String), StoreError> {
-        let mut known = told.split(' ');
-        let from = known.next().and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
-        let known: Vec<&str> = known.collect();
-        let ended = self.store.ended_since(from)?;
+        let known: Vec<&str> = told.split(' ').skip(1).collect();
+        let ended = self.store.ended_since(told_until(told))?;
         let Some(last) = ended.last().map(|(at, _)| *at) else {
             return Ok((Vec::new(), told.to_owned()));
         };

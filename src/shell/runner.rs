@@ -24,7 +24,7 @@ use super::invoke::{CallToResolve, Caller, Prepared, invoke, log_call, resolve};
 use super::notify::Notify;
 use super::organization;
 use super::random::{random_bytes, random_hex};
-use super::sandbox::{PRELUDE_VERSION, Sandbox, has_prelude, load_failure, loader, parse_turn};
+use super::sandbox::{PRELUDE_VERSION, Sandbox, has_loader, has_prelude, load_failure, parse_turn};
 use super::store::{SessionStore, StoreError};
 use super::telemetry::{log, log_error};
 use super::upstream::{Reach, Upstreams};
@@ -217,7 +217,7 @@ impl Runner {
 
     /// Whether the account can run programs.
     pub(crate) fn has_loader(&self) -> bool {
-        loader(&self.env).is_some()
+        has_loader(&self.env)
     }
 
     pub(crate) fn drive(self: &Rc<Self>) -> Driver {

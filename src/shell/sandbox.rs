@@ -66,9 +66,9 @@ pub(crate) struct Sandbox {
     _lost: Closure<dyn FnMut(String)>,
 }
 
-/// The Worker Loader binding; `None` where the account has none.
-pub(crate) fn loader(env: &Env) -> Option<JsValue> {
-    js_sys::Reflect::get(env.as_ref(), &"LOADER".into()).ok().filter(|value| !value.is_undefined())
+/// Whether there is a Worker Loader binding: an account may have none.
+pub(crate) fn has_loader(env: &Env) -> bool {
+    js_sys::Reflect::get(env.as_ref(), &"LOADER".into()).is_ok_and(|value| !value.is_undefined())
 }
 
 /// Whether this release still has the prelude of a version.

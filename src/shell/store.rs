@@ -608,7 +608,7 @@ impl SessionStore {
     pub(crate) fn forget_unpaused(&self) -> Result<(), StoreError> {
         self.oldest_end.set(None);
         let told = self.told_programs()?;
-        let until = told.split(' ').next().and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
+        let until = told_until(&told);
         let ended = "SELECT id FROM execution WHERE (ended_at < ?1 OR (ended_at = ?1 AND instr(?2, id) > 0)) \
              AND id NOT IN (SELECT execution FROM pause)";
         let values = || vec![cast(until).into(), told.as_str().into()];
@@ -683,6 +683,11 @@ impl SessionStore {
         let cursor = self.sql.exec(query, bindings)?;
         Ok(cursor.raw().collect::<worker::Result<Vec<_>>>()?)
     }
+}
+
+/// The time of a mark that [`SessionStore::told_programs`] gives; 0 where nothing was told yet.
+pub(crate) fn told_until(mark: &str) -> u64 {
+    mark.split(' ').next().and_then(|at| at.parse().ok()).unwrap_or(0)
 }
 
 /// A text in parts below the platform's limit for a row; at least one.

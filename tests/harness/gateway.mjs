@@ -2,13 +2,14 @@
 
 import { fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { bundleFolder, ROOT } from "../../scripts/lib/paths.mjs";
 import { loadBindings } from "./bindings.mjs";
+import { memoryOf } from "./process.mjs";
 
 const RUNTIME = fileURLToPath(new URL("./runtime.mjs", import.meta.url));
 const START_TIMEOUT_MS = 30_000;
@@ -40,7 +41,7 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
  * - `kill()`: SIGKILL to workerd; resolves when it is dead. `stop()`: ends it in good order.
  * - `start()`, `restart()`: the same port and state again.
  * - `logs(event?)`: the JSON lines that the Worker logged since the first start, parsed. `output()`: all it said, as text.
- * - `fetch(path, init)`. `memory()`: what workerd takes of it, in bytes, where the system says so.
+ * - `fetch(path, init)`. `memory()`: resident memory of workerd, in bytes.
  * - `objects(className)`: the ids of the Durable Objects that have storage. `evict(className, id)`: takes one out of memory, as an
  *   idle object is. `sql(className, id, query, ...bindings)`: rows of its SQLite storage, read from the file, so that it neither
  *   wakes the object nor needs a running gateway; undefined when the object has stored nothing.
@@ -162,11 +163,8 @@ class Gateway {
     return fetch(new URL(path, this.url), init);
   }
 
-  /** Resident memory of workerd, in bytes; undefined where the system does not say it as Linux does. */
   memory() {
-    const status = `/proc/${this.#workerd}/status`;
-    if (!existsSync(status)) return undefined;
-    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(status, "utf8"))[1]) * 1024;
+    return memoryOf(this.#workerd);
   }
 
   objects(className) {

@@ -13,16 +13,11 @@ use crate::engine::row::{
 
 impl Execution {
     /// Does what can be done now, and hands out everything the step led to.
+    ///
+    /// Nothing is written yet while calls were only made, looked up, or sent to be read: nothing has to be durable before a read may
+    /// leave. The next commit writes these rows with its own. Lost with the object's memory they are made again: the results
+    /// that were delivered are written, the calls that follow from them are the same ones, and a read may be sent again.
     pub(super) fn finish_step(&mut self, moment: &Moment) -> Vec<Effect> {
-        self.advance(moment);
-        self.take_effects()
-    }
-
-    /// The same for a step after which calls may only have been made, looked up, or sent to be read: then nothing is written yet, and
-    /// nothing has to be durable before a read may leave. The next commit writes these rows with its own. Lost with the object's memory
-    /// they are made again: the results that were delivered are written, the calls that follow from them are the same ones, and
-    /// a read may be sent again.
-    pub(super) fn finish_reading_step(&mut self, moment: &Moment) -> Vec<Effect> {
         self.advance(moment);
         if self.only_reads() { std::mem::take(&mut self.changed.effects) } else { self.take_effects() }
     }

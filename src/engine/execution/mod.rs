@@ -2,7 +2,7 @@
 //!
 //! Each input is one method that takes a [`Moment`] and returns effects. All rows that a step
 //! changes leave in one [`Effect::Commit`], before anything that acts on them. Rows that nothing
-//! depends on wait for the next commit: see `Execution::finish_reading_step`.
+//! depends on wait for the next commit: see `Execution::finish_step`.
 
 mod calls;
 mod course;
@@ -245,7 +245,7 @@ impl Execution {
 
     /// Time went by, the object was restarted, or a decision was written.
     pub fn wake(&mut self, moment: &Moment) -> Vec<Effect> {
-        self.finish_reading_step(moment)
+        self.finish_step(moment)
     }
 
     /// The sandbox made a turn. One of a dropped sandbox, or one that was not its to make, changes
@@ -284,7 +284,7 @@ impl Execution {
                 self.live.lost_in_a_row = 0;
             }
         }
-        self.finish_reading_step(moment)
+        self.finish_step(moment)
     }
 
     /// The sandbox ended without being asked to, or could not be started; because of this line of the program, if one is
@@ -323,7 +323,7 @@ impl Execution {
         if let Some(call) = self.call(seq).cloned() {
             self.apply_resolution(moment.now, &call, resolution);
         }
-        self.finish_reading_step(moment)
+        self.finish_step(moment)
     }
 
     /// A call was answered. `result` is the JSON text of what the program gets.

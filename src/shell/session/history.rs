@@ -40,9 +40,9 @@ impl Session {
             let live = open.iter().find(|live| live.id == *id).map(|live| live.engine.borrow());
             let listed = row.journal_bytes <= LISTED_BYTES;
             let calls = match &live {
-                Some(engine) if listed => Some(engine.calls().to_vec()),
-                None if listed => Some(store.calls(id)?),
-                Some(_) | None => None,
+                _ if !listed => None,
+                Some(engine) => Some(engine.calls().to_vec()),
+                None => Some(store.calls(id)?),
             };
             let count = match &live {
                 Some(engine) => u64::try_from(engine.calls().len()).unwrap_or(u64::MAX),
