@@ -167,6 +167,102 @@ test("while a session lives, what ended is forgotten after its time", async (t) 
   assert.equal((await session.tool("resume", { executionId: waiting.executionId })).structuredContent.status, "execution_not_found");
 });
 
+/**
+ * A module in front of the bundle in which the clock reads, when an alarm rings, what it was set to, or that much less: the
+ * machine that rings it may be ahead. It notes every alarm that is set meanwhile, relative to the one that rings.
+ */
+const withSlowClock = (behind) => `
+  import worker, * as all from "./index.js";
+  export * from "./index.js";
+  export default worker;
+  const { Date: Real } = globalThis;
+  let slow = 0;
+  globalThis.Date = class extends Real {
+    constructor(...values) {
+      super(...(values.length === 0 ? [Real.now() - slow] : values));
+    }
+    static now() {
+      return Real.now() - slow;
+    }
+  };
+  let prototype;
+  const ringing = new Map();
+  export class SessionDurableObject extends all.SessionDurableObject {
+    constructor(state, env) {
+      if (prototype === undefined) {
+        prototype = Object.getPrototypeOf(state.storage);
+        const { setAlarm } = prototype;
+        prototype.setAlarm = function (at, options) {
+          const set = ringing.get(this);
+          if (set !== undefined) console.log(JSON.stringify({ event: "test_alarm_set", later: Number(at) - set }));
+          return setAlarm.call(this, at, options);
+        };
+      }
+      super(state, env);
+      this.storage = state.storage;
+    }
+    async alarm(info) {
+      slow = Real.now() - info.scheduledTime + ${behind};
+      ringing.set(this.storage, info.scheduledTime);
+      try {
+        return await super.alarm(info);
+      } finally {
+        ringing.delete(this.storage);
+      }
+    }
+  }`;
+
+for (const behind of [0, 40])
+  test(`while an alarm rings it is set to a later time, also by a clock that is ${behind} ms behind`, async (t) => {
+    const vars = { EXECUTION_RETENTION_MS: "600", STREAM_RETENTION_MS: "400", APPROVAL_WINDOW_MS: "1500" };
+    const own = await startGateway({ wrapper: withSlowClock(behind), vars });
+    t.after(() => own.stop());
+    const session = await openSession(own);
+    await readAgain(session, await callAndHangUp(session, "return (await tools.demo.getItem({ id: 'item-1' })).ok", "lost"));
+    await session.tool("execute", { code: DELETE_ITEM });
+    await waitFor(async () => {
+      const { meta, ...others } = await contents(own, session.id);
+      return meta > 0 && Object.values(others).every((count) => count === 0);
+    });
+    const set = own.logs("test_alarm_set").map(({ later }) => later);
+    assert.ok(set.length > 1, "alarms were set while one rang");
+    assert.ok(Math.min(...set) > 0, `set to what is lost: ${set}`);
+  });
+
+test("an alarm that the platform loses is set again by the next step, ten seconds late", async (t) => {
+  const wrapper = `
+    import worker, * as all from "./index.js";
+    export * from "./index.js";
+    export default worker;
+    let lost = false;
+    let prototype;
+    export class SessionDurableObject extends all.SessionDurableObject {
+      constructor(state, env) {
+        if (prototype === undefined) {
+          prototype = Object.getPrototypeOf(state.storage);
+          const { setAlarm } = prototype;
+          prototype.setAlarm = function (at, options) {
+            if (lost || Number(at) - Date.now() > 1000) return setAlarm.call(this, at, options);
+            lost = true;
+            console.log(JSON.stringify({ event: "test_alarm_lost" }));
+            return this.deleteAlarm();
+          };
+        }
+        super(state, env);
+      }
+    }`;
+  const own = await startGateway({ wrapper, vars: { STREAM_RETENTION_MS: "800" } });
+  t.after(() => own.stop());
+  const session = await openSession(own);
+  await readAgain(session, await callAndHangUp(session, "return 1", "lost"));
+  await waitFor(() => own.logs("test_alarm_lost").length === 1);
+  const streams = async () => (await contents(own, session.id)).stream;
+  assert.ok((await streams()) > 0);
+  // As JSON, because the answer that goes on a stream is kept.
+  const step = () => session.tool("execute", { code: "return 1" }, { headers: { accept: "application/json" } });
+  await waitFor(async () => (await streams()) === 0 || ((await step()), false), { timeout: 30_000, interval: 500, what: "the stream is forgotten" });
+});
+
 // ---- who a session belongs to, and what is no session ---------------------------------------------------------------------
 
 let gateway;

@@ -191,11 +191,11 @@ async function makeEntryLight(folder, unwinds) {
   const bindings = join(ROOT, folder, "bindings.js");
   renameSync(path, bindings);
   const contents = [
-    'import Entry, { SessionDurableObject as Bound } from "./bindings.js";',
-    'import { lightEntry, lightObject } from "../src/shell/light.js";',
-    'export { OrganizationDurableObject } from "./bindings.js";',
+    'import Entry, { OrganizationDurableObject as Organization, SessionDurableObject as Session } from "./bindings.js";',
+    'import { lightEntry, lightObject, onTime } from "../src/shell/light.js";',
     'export { SandboxLauncher } from "../src/shell/launcher.js";',
-    "export const SessionDurableObject = lightObject(Bound);",
+    "export const OrganizationDurableObject = onTime(Organization);",
+    "export const SessionDurableObject = lightObject(onTime(Session));",
     unwinds ? "export default lightEntry(Entry);" : "export default Entry;",
   ].join("\n");
   await build({

@@ -77,6 +77,26 @@ function carrying(body, context) {
   return { method: "POST", headers: { [CONTEXT_HEADER]: context }, body };
 }
 
+/** How often an alarm that came early is waited for; a clock cannot be behind for that long. */
+const EARLY_WAITS = 10;
+
+/**
+ * A class of the bindings whose alarms ring at their time or later by the clock of this machine: the one that rings them may be
+ * ahead of it, and what is set anew for the same time would be lost (`set_alarm` in runner.rs).
+ */
+export function onTime(Bound) {
+  const { alarm } = Bound.prototype;
+  Bound.prototype.alarm = async function (info) {
+    for (let waits = 0; waits < EARLY_WAITS; waits++) {
+      const early = info?.scheduledTime - Date.now();
+      if (!(early > 0)) break;
+      await new Promise((resolve) => setTimeout(resolve, early));
+    }
+    return alarm.call(this);
+  };
+  return Bound;
+}
+
 /** The class of the session objects, around the one of the bindings. */
 export function lightObject(Bound) {
   let headers;
@@ -104,8 +124,8 @@ export function lightObject(Bound) {
       return this.bound.fetch(new Request(request.url, { method: "POST", headers: { [CONTEXT_HEADER]: context }, body }));
     }
 
-    alarm() {
-      return this.bound.alarm();
+    alarm(info) {
+      return this.bound.alarm(info);
     }
 
     webSocketMessage(socket, message) {

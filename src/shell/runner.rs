@@ -48,6 +48,8 @@ const ENDED_EXECUTIONS: u32 = 200;
 const SANDBOXES: usize = 8;
 /// Bytes of the journals of all open executions of one session.
 const OPEN_BYTES: u64 = 64 << 20;
+/// An alarm that should have rung this long ago is taken for lost, in milliseconds.
+const LOST_AFTER_MS: u64 = 10_000;
 
 /// An execution in memory.
 pub(crate) struct Live {
@@ -865,7 +867,9 @@ impl Runner {
         let Some(at) = wanted else {
             return;
         };
-        if self.armed.get().is_some_and(|armed| armed <= at) {
+        // One that is late by that much was lost: whatever happened to it, the next step sets it again.
+        let rings = |armed: u64| now < armed.saturating_add(LOST_AFTER_MS);
+        if self.armed.get().is_some_and(|armed| armed <= at && rings(armed)) {
             return;
         }
         self.arm_at(at);
@@ -878,8 +882,7 @@ impl Runner {
 
     /// Sets the alarm whatever the state says: it could not be read.
     pub(crate) fn arm_at(&self, at: u64) {
-        self.armed.set(Some(at));
-        set_alarm(&self.state.storage(), at);
+        self.armed.set(Some(set_alarm(&self.state.storage(), at)));
     }
 
     /// What the alarm was set to that time for has happened: it is set anew.
@@ -921,8 +924,14 @@ fn log_expired(execution: &str, writes: &[Write]) {
     }
 }
 
-/// Part of the same transaction as the rows written before it; a failure to store it resets the object.
-pub(crate) fn set_alarm(storage: &worker::Storage, at: u64) {
+/// Part of the same transaction as the rows written before it; a failure to store it resets the object. Gives the time that the
+/// alarm is set to.
+///
+/// Never to a time that has come. While an alarm rings for T, setting it to T changes nothing in storage, so the platform's
+/// scheduler is not told, takes the alarm for done and forgets it: it never rings again (seen in workerd 1.20261117, nine times
+/// of ten where the handler begins in the millisecond T). `onTime` in `light.js` sees to it that T has come by our clock.
+pub(crate) fn set_alarm(storage: &worker::Storage, at: u64) -> u64 {
+    let at = at.max(now().saturating_add(1));
     #[allow(clippy::cast_precision_loss, reason = "times are exact in a double for 285 000 years")]
     let date = js_sys::Date::new(&JsValue::from_f64(at as f64));
     let failed = |error: JsValue| log_error("mcp_alarm_not_set", json!({ "reason": format!("{error:?}") }));
@@ -934,4 +943,5 @@ pub(crate) fn set_alarm(storage: &worker::Storage, at: u64) {
         }),
         Err(error) => failed(error),
     }
+    at
 }

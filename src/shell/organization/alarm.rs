@@ -21,7 +21,7 @@ impl OrganizationDurableObject {
         let tell = self.meta(TELL_AT)?.and_then(|text| text.parse::<u64>().ok());
         let wanted = [tell, self.next_delivery()?, self.next_sweep()?].into_iter().flatten().min();
         if let Some(at) = wanted {
-            set_alarm(&self.state.storage(), at.max(now()));
+            set_alarm(&self.state.storage(), at);
         }
         Ok(())
     }

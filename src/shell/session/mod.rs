@@ -83,7 +83,9 @@ impl DurableObject for SessionDurableObject {
             let at = now().saturating_add(ALARM_RETRY_MS);
             match &self.session.runner {
                 Ok(runner) => runner.arm_at(at),
-                Err(_) => set_alarm(&self.session.storage, at),
+                Err(_) => {
+                    set_alarm(&self.session.storage, at);
+                }
             }
         }
         Response::empty()
@@ -297,6 +299,14 @@ impl Session {
             return Ok(());
         };
         runner.store.migrate()?;
+        let at = now();
+        // First, so that the steps below do not set an alarm for what is forgotten here.
+        runner.store.forget_ended(at.saturating_sub(runner.retention_ms()))?;
+        // A stream that was never answered is of a request that the object lost and nobody asked for again.
+        let abandoned = runner.settings.limits.approval_window_ms;
+        runner
+            .store
+            .forget_streams(at.saturating_sub(runner.settings.stream_retention_ms), at.saturating_sub(abandoned))?;
         let driver = runner.drive();
         runner.load_open(&caller_of(&meta))?;
         runner.wake_all();
@@ -305,13 +315,6 @@ impl Session {
             return Err(worker::Error::RustError("an execution was lost from memory".to_owned()).into());
         }
         runner.tell_waiting_later();
-        let at = now();
-        runner.store.forget_ended(at.saturating_sub(runner.retention_ms()))?;
-        // A stream that was never answered is of a request that the object lost and nobody asked for again.
-        let abandoned = runner.settings.limits.approval_window_ms;
-        runner
-            .store
-            .forget_streams(at.saturating_sub(runner.settings.stream_retention_ms), at.saturating_sub(abandoned))?;
         let state = runner.alarm_state(at)?;
         match decide_fate(&state, runner.settings.alarm, at) {
             Fate::Keep => {}
