@@ -30,6 +30,12 @@ async function contents(gateway, id) {
   return counts;
 }
 
+/** Whether the object holds its session and nothing that happened in it. */
+async function hasOnlyMeta(gateway, id) {
+  const { meta, ...others } = await contents(gateway, id);
+  return meta > 0 && Object.values(others).every((count) => count === 0);
+}
+
 const isWiped = async (gateway, id) => Object.keys(await contents(gateway, id)).length === 0;
 const storedMeta = async (gateway, id) => JSON.parse((await gateway.sql(SESSION, id, "SELECT value FROM meta WHERE key = 'session-meta'"))[0].value);
 
@@ -159,58 +165,70 @@ test("while a session lives, what ended is forgotten after its time", async (t) 
   await assert.rejects(readAgain(session, event), (error) => error.status === 400);
   const approver = { token: devToken({ roles: ["approver"] }) };
   await approve(gateway, waiting, approver);
-  await waitFor(async () => {
-    const { meta, ...others } = await contents(gateway, session.id);
-    return meta > 0 && Object.values(others).every((count) => count === 0);
-  });
+  await waitFor(() => hasOnlyMeta(gateway, session.id));
   assert.equal((await session.call("ping")).status, 200);
   assert.equal((await session.tool("resume", { executionId: waiting.executionId })).structuredContent.status, "execution_not_found");
 });
 
 /**
- * A module in front of the bundle in which the clock reads, when an alarm rings, what it was set to, or that much less: the
- * machine that rings it may be ahead. It notes every alarm that is set meanwhile, relative to the one that rings.
+ * A module in front of the bundle that has its hand on the alarms of sessions. Of the code given, `before` stands at its top, `onSet`
+ * runs where one is set (`this` is the storage, `at` the time, `set()` sets it), and `onAlarm` is the method that is called.
  */
-const withSlowClock = (behind) => `
+const aroundAlarms = ({ before, onSet, onAlarm = "" }) => `
   import worker, * as all from "./index.js";
   export * from "./index.js";
   export default worker;
-  const { Date: Real } = globalThis;
-  let slow = 0;
-  globalThis.Date = class extends Real {
-    constructor(...values) {
-      super(...(values.length === 0 ? [Real.now() - slow] : values));
-    }
-    static now() {
-      return Real.now() - slow;
-    }
-  };
+  ${before}
   let prototype;
-  const ringing = new Map();
   export class SessionDurableObject extends all.SessionDurableObject {
     constructor(state, env) {
       if (prototype === undefined) {
         prototype = Object.getPrototypeOf(state.storage);
         const { setAlarm } = prototype;
         prototype.setAlarm = function (at, options) {
-          const set = ringing.get(this);
-          if (set !== undefined) console.log(JSON.stringify({ event: "test_alarm_set", later: Number(at) - set }));
-          return setAlarm.call(this, at, options);
+          const set = () => setAlarm.call(this, at, options);
+          ${onSet}
         };
       }
       super(state, env);
       this.storage = state.storage;
     }
-    async alarm(info) {
-      slow = Real.now() - info.scheduledTime + ${behind};
-      ringing.set(this.storage, info.scheduledTime);
-      try {
-        return await super.alarm(info);
-      } finally {
-        ringing.delete(this.storage);
-      }
-    }
+    ${onAlarm}
   }`;
+
+/**
+ * The clock reads, when an alarm rings, what it was set to, or that much less: the machine that rings it may be ahead. Notes every
+ * alarm that is set meanwhile, relative to the one that rings.
+ */
+const withSlowClock = (behind) =>
+  aroundAlarms({
+    before: `
+      const { Date: Real } = globalThis;
+      let slow = 0;
+      globalThis.Date = class extends Real {
+        constructor(...values) {
+          super(...(values.length === 0 ? [Real.now() - slow] : values));
+        }
+        static now() {
+          return Real.now() - slow;
+        }
+      };
+      const ringing = new Map();`,
+    onSet: `
+      const rings = ringing.get(this);
+      if (rings !== undefined) console.log(JSON.stringify({ event: "test_alarm_set", later: Number(at) - rings }));
+      return set();`,
+    onAlarm: `
+      async alarm(info) {
+        slow = Real.now() - info.scheduledTime + ${behind};
+        ringing.set(this.storage, info.scheduledTime);
+        try {
+          return await super.alarm(info);
+        } finally {
+          ringing.delete(this.storage);
+        }
+      }`,
+  });
 
 for (const behind of [0, 40])
   test(`while an alarm rings it is set to a later time, also by a clock that is ${behind} ms behind`, async (t) => {
@@ -220,37 +238,21 @@ for (const behind of [0, 40])
     const session = await openSession(own);
     await readAgain(session, await callAndHangUp(session, "return (await tools.demo.getItem({ id: 'item-1' })).ok", "lost"));
     await session.tool("execute", { code: DELETE_ITEM });
-    await waitFor(async () => {
-      const { meta, ...others } = await contents(own, session.id);
-      return meta > 0 && Object.values(others).every((count) => count === 0);
-    });
+    await waitFor(() => hasOnlyMeta(own, session.id));
     const set = own.logs("test_alarm_set").map(({ later }) => later);
     assert.ok(set.length > 1, "alarms were set while one rang");
     assert.ok(Math.min(...set) > 0, `set to what is lost: ${set}`);
   });
 
 test("an alarm that the platform loses is set again by the next step, ten seconds late", async (t) => {
-  const wrapper = `
-    import worker, * as all from "./index.js";
-    export * from "./index.js";
-    export default worker;
-    let lost = false;
-    let prototype;
-    export class SessionDurableObject extends all.SessionDurableObject {
-      constructor(state, env) {
-        if (prototype === undefined) {
-          prototype = Object.getPrototypeOf(state.storage);
-          const { setAlarm } = prototype;
-          prototype.setAlarm = function (at, options) {
-            if (lost || Number(at) - Date.now() > 1000) return setAlarm.call(this, at, options);
-            lost = true;
-            console.log(JSON.stringify({ event: "test_alarm_lost" }));
-            return this.deleteAlarm();
-          };
-        }
-        super(state, env);
-      }
-    }`;
+  const wrapper = aroundAlarms({
+    before: "let lost = false;",
+    onSet: `
+      if (lost || Number(at) - Date.now() > 1000) return set();
+      lost = true;
+      console.log(JSON.stringify({ event: "test_alarm_lost" }));
+      return this.deleteAlarm();`,
+  });
   const own = await startGateway({ wrapper, vars: { STREAM_RETENTION_MS: "800" } });
   t.after(() => own.stop());
   const session = await openSession(own);
